@@ -1,0 +1,36 @@
+# Everything a newcomer needs: `make demo` and `make test` work in a fresh clone.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: demo test check format lint types bench-graph clean
+
+demo: $(READY)
+	$(BIN)/quartet inspect demo --draw out/demo-schema.svg
+	$(BIN)/quartet task demo plane-idle
+
+test: $(READY)
+	$(BIN)/python -m pytest
+
+check: $(READY)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest
+
+format: $(READY)
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench-graph: $(READY)
+	$(BIN)/python benchmarks/graph.py
+
+# The constraints file pins what was tested together; without it newer releases may arrive.
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[sql,relbench,demo,dev]"
+	touch $@
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis out

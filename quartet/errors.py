@@ -1,0 +1,83 @@
+"""The tree of errors. Every message says what, where, got, expected, and what to do.
+
+    QuartetError                  exit code
+      UsageError                  2   the call is wrong: unknown source, unknown name, bad option
+      DataError                   3   the data cannot be used as they are
+        SchemaError                   tables, columns, keys and links (codes S..)
+        TimeError                     times and cut-offs              (codes T..)
+        TaskError                     tasks and labels                (codes L..)
+      ResourceError               4   not enough of the machine, or a component is absent
+      IntegrityError              5   a file of ours is damaged or foreign
+
+A message reads `error[S03] what, where, how many, first examples. Fix: what to do`.
+What was repaired rather than refused is a `Finding` (see `findings.py`), never an error.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class QuartetError(Exception):
+    """An error with a code that can be looked up and a repair that can be followed."""
+
+    exit_code = 1
+
+    def __init__(self, code: str, what: str, fix: str = "") -> None:
+        self.code = code
+        self.what = what
+        self.fix = fix
+        super().__init__(f"error[{code}] {what}" + (f". Fix: {fix}" if fix else ""))
+
+
+class UsageError(QuartetError):
+    exit_code = 2
+
+
+class DataError(QuartetError):
+    exit_code = 3
+
+
+class SchemaError(DataError):
+    pass
+
+
+class TimeError(DataError):
+    pass
+
+
+class TaskError(DataError):
+    pass
+
+
+class ResourceError(QuartetError):
+    exit_code = 4
+
+
+class IntegrityError(QuartetError):
+    exit_code = 5
+
+
+def did_you_mean(got: str, known: Iterable[str]) -> str:
+    """` (did you mean "x"?)` for the closest known name, or the list of the known ones."""
+    names = sorted(known)
+    by_lower = {name.lower(): name for name in names}
+    close = difflib.get_close_matches(got.lower(), by_lower, n=1, cutoff=0.6)
+    if close:
+        return f' (did you mean "{by_lower[close[0]]}"?)'
+    if not names:
+        return ""
+    shown = ", ".join(f'"{name}"' for name in names[:8])
+    return f" (there are: {shown}{', ...' if len(names) > 8 else ''})"
+
+
+def examples(values: Iterable[object], limit: int = 3) -> str:
+    """`(a, b, c)`: the first few values, each shortened so that no cell floods a message."""
+    shown = []
+    for value in values:
+        if len(shown) == limit:
+            break
+        text = str(value)
+        shown.append(text if len(text) <= 40 else text[:37] + "...")
+    return f"({', '.join(shown)})"

@@ -74,7 +74,7 @@ def did_you_mean(got: str, known: Iterable[str]) -> str:
 
 def examples(values: Iterable[object], limit: int = 3) -> str:
     """`(a, b, c)`: the first few values, each shortened so that no cell floods a message."""
-    shown = []
+    shown: list[str] = []
     for value in values:
         if len(shown) == limit:
             break

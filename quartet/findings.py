@@ -28,9 +28,7 @@ class Finding:
     fix: str = ""
 
     def __str__(self) -> str:
-        return f"{self.level.value}[{self.code}] {self.message}" + (
-            f". Fix: {self.fix}" if self.fix else ""
-        )
+        return f"{self.level.value}[{self.code}] {self.message}" + (f". Fix: {self.fix}" if self.fix else "")
 
 
 def note(code: str, where: str, message: str, count: int = 0, fix: str = "") -> Finding:

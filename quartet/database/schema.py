@@ -177,16 +177,21 @@ def read_yaml(path: Path) -> dict[str, Any]:
 
 
 _TABLE_WORDS = frozenset(
-    "pkey time_col fkeys available_at time_unit time_format timezone on_missing_time".split()
+    ["pkey", "time_col", "fkeys", "available_at", "time_unit", "time_format", "timezone", "on_missing_time"]
 )
 _SCHEMA_WORDS = frozenset(
-    "name description manifest_version val_timestamp test_timestamp on_dangling tables".split()
+    ["name", "description", "manifest_version", "val_timestamp", "test_timestamp", "on_dangling", "tables"]
 )
 
 
 def schema_from_dict(content: Mapping[str, Any], where: str, origin: Origin) -> Schema:
-    """A `Schema` from the mapping of a manifest; unknown words are refused with a suggestion."""
-    _refuse_unknown(content, _SCHEMA_WORDS, where)
+    """A `Schema` from the mapping of a manifest.
+
+    Unknown words of the user's own file are refused with a suggestion; those of a manifest that
+    came with the data may belong to another program.
+    """
+    if origin is CONFIRMED:
+        _refuse_unknown(content, _SCHEMA_WORDS, where)
     on_dangling = content.get("on_dangling", "drop")
     if on_dangling not in ("drop", "error"):
         raise UsageError("C01", f"{where}: on_dangling is {on_dangling!r}", 'say "drop" or "error"')
@@ -205,7 +210,8 @@ def schema_from_dict(content: Mapping[str, Any], where: str, origin: Origin) -> 
 
 
 def _table_from_dict(said: Mapping[str, Any], where: str, origin: Origin) -> TableSchema:
-    _refuse_unknown(said, _TABLE_WORDS, where)
+    if origin is CONFIRMED:
+        _refuse_unknown(said, _TABLE_WORDS, where)
     missing = said.get("on_missing_time", "error")
     if missing not in ("error", "drop", "never_visible"):
         raise UsageError(

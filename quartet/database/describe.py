@@ -1,0 +1,124 @@
+"""The schema of a database written down: as YAML for people to correct, as a dict for machines."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import yaml
+
+from quartet.database.database import Database
+from quartet.database.schema import ForeignKey, Origin, TableSchema, TimeColumn
+from quartet.times import show_instant
+
+
+def describe(database: Database) -> dict[str, Any]:
+    """Everything that `quartet inspect` shows, as plain values."""
+    span = database.span
+    return {
+        "name": database.schema.name,
+        "location": database.location,
+        "span": [show_instant(end) for end in span] if span else None,
+        "tables": {
+            table.name: {
+                "rows": table.num_rows,
+                "rows_read": table.num_rows_read,
+                "pkey": list(table.primary_key),
+                "pkey_origin": _origin(table.schema.key_origin) if table.primary_key else None,
+                "time_col": table.schema.time.column if table.schema.time else None,
+                "time_origin": _origin(table.schema.time.origin) if table.schema.time else None,
+                "available_at": table.schema.available_at,
+                "columns": {field.name: str(field.type) for field in table.data.schema},
+            }
+            for table in database.tables.values()
+        },
+        "links": [
+            {
+                "table": relation.table,
+                "columns": list(relation.foreign_key.columns),
+                "to": relation.parent,
+                "references": list(relation.foreign_key.references),
+                "linked": relation.num_links,
+                "origin": _origin(relation.foreign_key.origin),
+            }
+            for relation in database.relations
+        ],
+        "possible": [
+            {
+                "table": guess.table,
+                "fact": guess.fact,
+                "columns": list(guess.columns),
+                "target": guess.target,
+                "confidence": guess.confidence,
+                "why": guess.why,
+            }
+            for guess in database.possible
+        ],
+        "findings": [
+            {"level": f.level.value, "code": f.code, "where": f.where, "count": f.count, "message": str(f)}
+            for f in database.findings
+        ],
+    }
+
+
+def _origin(origin: Origin) -> dict[str, Any]:
+    return {"source": origin.source, "confidence": origin.confidence, "why": origin.why}
+
+
+def schema_yaml(database: Database) -> str:
+    """A schema file with every fact, guesses marked by a comment, ready to be corrected."""
+    schema = database.schema
+    lines = [
+        "# Keys, links and times of the database. Correct what is wrong, delete what should be guessed",
+        "# anew, write null for none; then give this file as --schema.",
+    ]
+    for word in ("name", "description", "val_timestamp", "test_timestamp"):
+        if getattr(schema, word):
+            lines.append(f"{word}: {_scalar(getattr(schema, word))}")
+    lines += [f"on_dangling: {schema.on_dangling}", "tables:"]
+    for name, table in database.tables.items():
+        lines.append(f"  {_scalar(name)}:")
+        lines += [f"    {line}" for line in _table_lines(table.schema)]
+        lines += [
+            f"    # possible {g.fact}: {', '.join(g.columns)}{f' -> {g.target}' if g.target else ''} "
+            f"({g.confidence:.0%}: {g.why})".replace("\n", " ")
+            for g in database.possible
+            if g.table == name
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def _table_lines(table: TableSchema) -> list[str]:
+    key = _columns(table.primary_key) if table.primary_key else "null"
+    lines = [f"pkey: {key}{_remark(table.key_origin) if table.primary_key else ''}"]
+    lines += _time_lines(table.time) if table.time else ["time_col: null"]
+    if table.available_at:
+        lines.append(f"available_at: {_scalar(table.available_at)}")
+    lines.append("fkeys:" if table.foreign_keys else "fkeys: {}")
+    return lines + [f"  {_link_line(fk)}" for fk in table.foreign_keys]
+
+
+def _time_lines(time: TimeColumn) -> list[str]:
+    lines = [f"time_col: {_scalar(time.column)}{_remark(time.origin)}"]
+    options = {"time_unit": time.unit, "time_format": time.format, "timezone": time.timezone}
+    lines += [f"{word}: {_scalar(value)}" for word, value in options.items() if value]
+    return lines + ([f"on_missing_time: {time.on_missing}"] if time.on_missing != "error" else [])
+
+
+def _link_line(fk: ForeignKey) -> str:
+    target = fk.table + (f".{', '.join(fk.references)}" if fk.references else "")
+    return f"{_scalar(', '.join(fk.columns))}: {_scalar(target)}{_remark(fk.origin)}"
+
+
+def _columns(names: tuple[str, ...]) -> str:
+    return _scalar(names[0]) if len(names) == 1 else "[" + ", ".join(map(_scalar, names)) + "]"
+
+
+def _remark(origin: Origin) -> str:
+    if not origin.is_inferred:
+        return ""
+    return f"  # inferred, {origin.confidence:.0%}: {' '.join(origin.why.split())}"
+
+
+def _scalar(text: str) -> str:
+    """A text as one YAML scalar on one line."""
+    return yaml.safe_dump(text, allow_unicode=True, width=10**9, default_style=None).splitlines()[0]

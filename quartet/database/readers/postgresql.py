@@ -1,0 +1,275 @@
+"""PostgreSQL, read through ADBC: keys and rows in one transaction, hence of one moment.
+
+Keys come from the system catalogue itself, which names columns by number. Reflection libraries
+read the text of the constraints instead, and go wrong where a column is called "a, b" or where a
+key leads into another schema of the search path.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager, suppress
+from typing import Any
+
+import pyarrow as pa
+
+from quartet.database.readers.address import SECRETS
+from quartet.database.readers.engine import (
+    Catalogue,
+    Column,
+    DeclaredTable,
+    Link,
+    QueryError,
+    driver,
+    driver_errors,
+    left_out,
+    literal,
+    quote,
+    read_columns,
+    reason_of,
+    scale_of,
+    without_infinity,
+)
+from quartet.errors import QuartetError, ResourceError, UsageError, did_you_mean
+from quartet.findings import Finding, warning
+
+_TEXT = frozenset(
+    ["bpchar", "uuid", "enum", "json", "jsonb", "xml", "inet", "cidr", "macaddr", "macaddr8", "citext"]
+)
+_TIMES = frozenset(["timestamp", "timestamptz", "date"])
+# Text and names come out in one form, and rows in one order, whatever the server's settings.
+_SETTINGS = {
+    "search_path": "pg_catalog",
+    "TimeZone": "UTC",
+    "DateStyle": "ISO",
+    "standard_conforming_strings": "on",
+    "synchronize_seqscans": "off",
+    "max_parallel_workers_per_gather": "0",
+}
+_CONNECTION_DEFAULTS = {"connect_timeout": "5"}
+
+_RELATIONS = """
+SELECT relname::text AS name, relkind::text AS kind, relispartition AS is_partition,
+       row_security_active(c.oid) AS is_filtered, has_table_privilege(c.oid, 'SELECT') AS is_readable
+FROM pg_class c WHERE relnamespace = {schema}::regnamespace AND relkind IN ('r', 'p', 'v', 'm', 'f')
+ORDER BY relname
+"""
+# Domains give way to the type beneath, however deep.
+_COLUMNS = """
+WITH RECURSIVE base(domain, type, modifier) AS (
+  SELECT oid, oid, -1 FROM pg_type WHERE typtype <> 'd'
+  UNION ALL
+  SELECT d.oid, b.type, CASE WHEN d.typtypmod >= 0 THEN d.typtypmod ELSE b.modifier END
+  FROM pg_type d JOIN base b ON d.typbasetype = b.domain WHERE d.typtype = 'd'
+)
+SELECT c.relname::text AS table_name, a.attname::text AS name,
+       CASE WHEN t.typtype = 'e' THEN 'enum'
+            WHEN t.typname = 'numeric' THEN format_type(
+              t.oid, CASE WHEN a.atttypmod >= 0 THEN a.atttypmod ELSE b.modifier END)
+            ELSE t.typname::text END AS type
+FROM pg_attribute a
+JOIN pg_class c ON c.oid = a.attrelid
+JOIN base b ON b.domain = a.atttypid
+JOIN pg_type t ON t.oid = b.type
+WHERE c.relnamespace = {schema}::regnamespace AND c.relkind IN ('r', 'p')
+  AND a.attnum > 0 AND NOT a.attisdropped
+ORDER BY c.relname, a.attnum
+"""
+# A key of a partitioned table is repeated for every partition; only the first has no parent.
+_KEYS = """
+SELECT c.relname::text AS table_name, k.contype::text AS kind,
+       ARRAY(SELECT attname::text FROM unnest(k.conkey) WITH ORDINALITY AS u(number, place)
+             JOIN pg_attribute ON attrelid = k.conrelid AND attnum = number ORDER BY place) AS columns,
+       n.nspname::text AS target_schema, f.relname::text AS target,
+       ARRAY(SELECT attname::text FROM unnest(k.confkey) WITH ORDINALITY AS u(number, place)
+             JOIN pg_attribute ON attrelid = k.confrelid AND attnum = number ORDER BY place) AS target_columns
+FROM pg_constraint k
+JOIN pg_class c ON c.oid = k.conrelid
+LEFT JOIN pg_class f ON f.oid = k.confrelid
+LEFT JOIN pg_namespace n ON n.oid = f.relnamespace
+WHERE c.relnamespace = {schema}::regnamespace AND k.contype IN ('p', 'f') AND k.conparentid = 0
+"""
+
+
+@contextmanager
+def open_postgresql(connection: Mapping[str, str], schema: str, location: str) -> Iterator[PostgresqlEngine]:
+    """The open database, in one read-only transaction that sees one moment of it."""
+    dbapi = driver("adbc_driver_postgresql.dbapi", "adbc-driver-postgresql")
+    words = {**_CONNECTION_DEFAULTS, **connection, "client_encoding": "UTF8"}
+    secrets = [connection[word] for word in SECRETS if connection.get(word)]
+    with ExitStack() as stack:
+        try:
+            opened = stack.enter_context(closing(dbapi.connect(_connection_text(words), autocommit=True)))
+            engine = PostgresqlEngine(opened, schema, location, secrets)
+        except driver_errors() as error:
+            raise _no_connection(reason_of(error), connection, location, secrets) from None
+        yield engine
+
+
+def _connection_text(words: Mapping[str, str]) -> str:
+    escaped = {word: value.replace("\\", "\\\\").replace("'", "\\'") for word, value in words.items()}
+    return " ".join(f"{word}='{value}'" for word, value in escaped.items())
+
+
+def _no_connection(
+    reason: str, connection: Mapping[str, str], location: str, secrets: list[str]
+) -> QuartetError:
+    reason = _without(secrets, reason)
+    what = f'no connection to "{location}": {reason}'
+    if "invalid connection option" in reason or re.search(r'database ".*" does not exist', reason):
+        return UsageError("C01", what, "correct the name in the URL")
+    if re.search(r"authentication failed|password|role .* does not exist", reason):
+        return UsageError("C13", what, "correct the user and the password in the URL")
+    place = f"{connection.get('host', 'the default host')}, port {connection.get('port', '5432')}"
+    return ResourceError("R02", what, f"check that the server runs and can be reached at {place}")
+
+
+def _without(secrets: list[str], text: str) -> str:
+    for secret in secrets:
+        text = text.replace(secret, "***")
+    return text
+
+
+class PostgresqlEngine:
+    """An open PostgreSQL database, and one schema of it."""
+
+    def __init__(self, connection: Any, schema: str, location: str, secrets: list[str]) -> None:
+        self._connection = connection
+        self._schema = schema
+        self._location = location
+        self._secrets = secrets
+        self._partitioned: set[str] = set()
+        # The driver's own transactions cannot go on after an error; these can, by savepoints.
+        self._execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        for name, value in _SETTINGS.items():
+            self._execute(f"SET LOCAL {name} = {literal(value)}")
+
+    def catalogue(self) -> Catalogue:
+        self._check_schema()
+        relations = self._rows(_RELATIONS)
+        self._partitioned = {row["name"] for row in relations if row["kind"] == "p"}
+        columns: dict[str, list[Column]] = {}
+        for row in self._rows(_COLUMNS):
+            columns.setdefault(row["table_name"], []).append(Column(row["name"], row["type"]))
+        keys = self._rows(_KEYS)
+        tables = {
+            row["name"]: _declared(row["name"], columns[row["name"]], keys)
+            for row in relations
+            if row["kind"] in "rp"
+            and not row["is_partition"]
+            and row["is_readable"]
+            and row["name"] in columns
+        }
+        return Catalogue(self._schema, tables, self._findings(relations, columns))
+
+    def _check_schema(self) -> None:
+        names = [row["name"] for row in self._rows("SELECT nspname::text AS name FROM pg_namespace")]
+        if self._schema not in names:
+            known = [name for name in names if not name.startswith("pg_") and name != "information_schema"]
+            raise UsageError(
+                "C01",
+                f'there is no schema "{self._schema}" in "{self._location}"'
+                + did_you_mean(self._schema, known),
+            )
+
+    def _findings(
+        self, relations: list[dict[str, Any]], columns: Mapping[str, list[Column]]
+    ) -> tuple[Finding, ...]:
+        def named(kinds: str) -> list[str]:
+            return [row["name"] for row in relations if row["kind"] in kinds]
+
+        empty = [name for name in named("rp") if name not in columns]
+        return (
+            *left_out(self._schema, "views", named("vm")),
+            *left_out(self._schema, "foreign tables", named("f")),
+            *left_out(self._schema, "tables without columns", empty),
+            *(_hidden_from_user(row) for row in relations if _is_hidden(row)),
+        )
+
+    def read(self, table: DeclaredTable, keys: frozenset[str]) -> tuple[pa.Table, list[Finding]]:
+        # ONLY: the rows of an inheriting table are its own, and would be read twice.
+        only = "" if table.name in self._partitioned else "ONLY "
+        source = f"{only}{quote(self._schema)}.{quote(table.name)}"
+        is_finite = {c.name: _is_finite(c) for c in table.columns if c.type in _TIMES}
+        times, infinite = without_infinity(self.query, table, source, is_finite)
+        expressions = {c.name: times.get(c.name) or _expression(c, c.name in keys) for c in table.columns}
+        rows, findings = read_columns(self.query, table, source, expressions, "CAST({} AS text)".format)
+        return rows, infinite + findings
+
+    def _rows(self, sql: str) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = self.query(
+            sql.replace("{schema}", literal(quote(self._schema)))
+        ).to_pylist()
+        return rows
+
+    def query(self, sql: str) -> pa.Table:
+        try:
+            self._execute("SAVEPOINT before_query")
+            return self._fetch(sql)
+        except driver_errors() as error:
+            with suppress(*driver_errors()):
+                self._execute("ROLLBACK TO SAVEPOINT before_query")
+            reason = _without(self._secrets, reason_of(error))
+            raise QueryError(reason, "check that this user may read the tables, and run again") from None
+
+    def _fetch(self, sql: str) -> pa.Table:
+        with closing(self._connection.cursor()) as cursor:
+            cursor.execute(sql)
+            return cursor.fetch_arrow_table()
+
+    def _execute(self, sql: str) -> None:
+        with closing(self._connection.cursor()) as cursor:
+            cursor.execute(sql)
+
+
+def _is_hidden(row: Mapping[str, Any]) -> bool:
+    is_table = row["kind"] in "rp" and not row["is_partition"]
+    return is_table and (row["is_filtered"] or not row["is_readable"])
+
+
+def _hidden_from_user(row: Mapping[str, Any]) -> Finding:
+    """The warning that a table, or some of its rows, are not shown to the user of the connection."""
+    name = row["name"]
+    hidden = (
+        "row security is on, so only the rows that this user may see are read"
+        if row["is_readable"]
+        else "this user may not read it, so it is left out"
+    )
+    return warning("S20", name, f'table "{name}": {hidden}', fix="connect as a user who may read it all")
+
+
+def _declared(name: str, columns: list[Column], keys: list[dict[str, Any]]) -> DeclaredTable:
+    mine = [row for row in keys if row["table_name"] == name]
+    primary = next((tuple(row["columns"]) for row in mine if row["kind"] == "p"), ())
+    links = [
+        Link(tuple(row["columns"]), row["target_schema"], row["target"], tuple(row["target_columns"]))
+        for row in mine
+        if row["kind"] == "f"
+    ]
+    return DeclaredTable(name, tuple(columns), primary, tuple(links))
+
+
+def _expression(column: Column, is_key: bool) -> str:
+    name = quote(column.name)
+    kind = column.type.partition("(")[0]
+    if kind == "numeric" and is_key:
+        scale = scale_of(column.type)
+        # Without its last zeros a decimal is written in one way only, as equal keys must be.
+        whole = scale is not None and scale <= 0
+        return f"CAST({name} AS int8)" if whole else f"CAST(trim_scale({name}) AS text)"
+    if kind in _TEXT:
+        return f"CAST({name} AS text)"
+    return {
+        "numeric": f"CAST({name} AS float8)",
+        "money": f"CAST(CAST({name} AS numeric) AS float8)",
+        "interval": f"EXTRACT(epoch FROM {name})::float8",
+        "oid": f"CAST({name} AS int8)",
+    }.get(kind, name)
+
+
+def _is_finite(column: Column) -> str:
+    """Whether a time is one that 64-bit microseconds since 1970 can hold: PostgreSQL goes further."""
+    name = quote(column.name)
+    last = "" if column.type == "date" else f" AND {name} < '294247-01-01'"
+    return f"isfinite({name}){last}"

@@ -1,0 +1,243 @@
+"""TemporalGraph: rows as nodes, foreign keys as edges, every neighbour list in order of time.
+
+Section 2.1 of the paper. A node is a row; its global id is the offset of its table plus its row
+number. Each link joins a row (the child) with the row its foreign key names (the parent) and
+stands in the list of both. Lists are *sets*: parallel links count once, loops are dropped, both
+are counted. The time of an edge is the later of its ends.
+
+Times are stored as ranks: rank 0 is "always known", rank r the r-th distinct time. One entry of a
+list is a single integer, `rank << 32 | neighbour`, and each list ascends by (rank, stable key), so
+what is visible at a time is a prefix, and one comparison tells whether an entry belongs to it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quartet.causal import TimeRule, last_visible_rank
+from quartet.database.database import Database
+from quartet.database.hashing import hash_rows, is_hashable
+from quartet.database.table import Table
+from quartet.errors import ResourceError
+from quartet.graph.kernels import (
+    Ints,
+    append_children,
+    count_links,
+    count_older_children,
+    make_simple,
+    merge_parents,
+    partition,
+    prefix_lengths,
+)
+from quartet.times import STATIC
+
+MAX_NODES = 2**31 - 1
+RANK_SHIFT = 32
+NEIGHBOR_MASK = (1 << RANK_SHIFT) - 1
+
+
+@dataclass(frozen=True, eq=False)
+class TemporalGraph:
+    """The relational entity graph. All arrays are read-only, in memory or mapped from a file.
+
+    N nodes, E entries (each link stands twice), T tables, R distinct times.
+    """
+
+    names: tuple[str, ...]  # the T tables, in order
+    num_loops: int
+    num_parallel: int
+    fingerprint: str  # of the database that it was built from
+    offsets: Ints  # (T + 1,) int64: first node of each table
+    times: Ints  # (R,) int64: distinct times; times[0] is STATIC
+    node_rank: Ints  # (N,) int32: when the row became known
+    stable_key: Ints  # (N,) uint64: from the primary key's value, never from the row number
+    stream: Ints  # (N,) int32: within each table, its nodes by (time, stable key)
+    indptr: Ints  # (N + 1,) int64
+    entries: Ints  # (E,) int64: rank << 32 | neighbour
+    parents: Ints  # int32: for each node the parents by foreign key, -1 for none
+    parents_start: Ints  # (T + 1,) int64: where a table's parents start
+    num_foreign_keys: Ints  # (T,) int64
+
+    @staticmethod
+    def build(database: Database) -> TemporalGraph:
+        """The graph of a database, in time linear in its links (plus one sort of its rows by time)."""
+        if database.num_rows > MAX_NODES:
+            raise ResourceError("S17", f"{database.num_rows:,} rows exceed the {MAX_NODES:,} of this version")
+        tables = list(database.tables.values())
+        offsets = np.cumsum([0] + [table.num_rows for table in tables])
+        stable_key = np.concatenate([stable_keys(table) for table in tables])
+        order, node_rank, times = _order_and_ranks(
+            np.concatenate([table.known_at for table in tables]), stable_key
+        )
+        parents, parents_start, num_fks = _parents(database, offsets)
+        num_loops, num_parallel = make_simple(parents, parents_start, num_fks, offsets)
+        indptr, entries = _adjacency(order, node_rank, stable_key, parents, parents_start, num_fks, offsets)
+        return TemporalGraph(
+            tuple(database.tables),
+            int(num_loops),
+            int(num_parallel),
+            database.fingerprint,
+            *map(
+                _frozen,
+                (
+                    offsets,
+                    times,
+                    node_rank,
+                    stable_key,
+                    _streams(order, offsets),
+                    indptr,
+                    entries,
+                    parents,
+                    parents_start,
+                    num_fks,
+                ),
+            ),
+        )
+
+    @property
+    def num_nodes(self) -> int:
+        return int(self.offsets[-1])
+
+    @property
+    def num_entries(self) -> int:
+        return len(self.entries)
+
+    @property
+    def num_bytes(self) -> int:
+        return sum(array.nbytes for array in self.arrays.values())
+
+    @cached_property
+    def arrays(self) -> dict[str, Ints]:
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
+
+    @property
+    def node_time(self) -> NDArray[np.int64]:
+        """When each row became known, in UTC nanoseconds (`STATIC` if always)."""
+        return np.asarray(self.times[self.node_rank])
+
+    def nodes(self, table: str) -> range:
+        """The global ids of a table's rows."""
+        place = self.names.index(table)
+        return range(int(self.offsets[place]), int(self.offsets[place + 1]))
+
+    def types(self, nodes: Ints) -> NDArray[np.int64]:
+        """The table number of each node."""
+        return np.searchsorted(self.offsets, nodes, side="right") - 1
+
+    def degrees(self, nodes: Ints, times: Ints, rule: TimeRule = "<=") -> NDArray[np.int64]:
+        """How many neighbours of each node are visible at its time."""
+        last = last_visible_rank(self.times, times, rule)
+        nodes = np.asarray(nodes, dtype=np.int64)
+        return np.asarray(prefix_lengths(self.indptr, self.entries, nodes, last))
+
+    def neighbors(self, node: int, time: int, rule: TimeRule = "<=") -> NDArray[np.int64]:
+        """The neighbours of a node that are visible at a time, oldest first."""
+        start = self.indptr[node]
+        end = start + self.degrees(np.array([node]), np.array([time]), rule)[0]
+        return np.asarray(self.entries[start:end] & NEIGHBOR_MASK)
+
+    def stream_of(self, table: str) -> Ints:
+        """The nodes of a table, oldest first."""
+        nodes = self.nodes(table)
+        return self.stream[nodes.start : nodes.stop]
+
+
+def stable_keys(table: Table) -> NDArray[np.uint64]:
+    """A key for each row that does not move when other rows come, go or change places.
+
+    It is made from the primary key's value, or, in a table without one, from the row's content.
+    """
+    if table.primary_key:
+        columns = [column.values for column in table.key_columns(table.primary_key)]
+    else:
+        names = sorted(f.name for f in table.data.schema if is_hashable(f.type))
+        columns = [table.data[name] for name in names]
+    return hash_rows(columns, salt=table.name, num_rows=table.num_rows)
+
+
+def _order_and_ranks(
+    known_at: NDArray[np.int64], stable_key: NDArray[np.uint64]
+) -> tuple[Ints, Ints, NDArray[np.int64]]:
+    """The nodes by (time, stable key), each node's time rank, and the distinct times."""
+    order = np.argsort(known_at, kind="stable")
+    times = known_at[order]
+    is_new = np.empty(len(times), dtype=bool)
+    is_new[:1] = times[:1] != STATIC  # rank 0 belongs to STATIC, present or not
+    np.not_equal(times[1:], times[:-1], out=is_new[1:])
+    rank = np.empty(len(times), dtype=np.int32)
+    rank[order] = np.cumsum(is_new, dtype=np.int32)
+    distinct = np.concatenate([[STATIC], times[is_new]])
+    _sort_ties(order, is_new, rank, stable_key)
+    return order.astype(np.int32), rank, distinct
+
+
+def _sort_ties(
+    order: NDArray[np.int64], is_new: NDArray[np.bool_], rank: Ints, stable_key: NDArray[np.uint64]
+) -> None:
+    """Puts nodes of one time in the order of their keys, in place."""
+    is_last = np.append(is_new[1:], True)
+    tied = np.flatnonzero(~(is_new & is_last))
+    nodes = order[tied]
+    order[tied] = nodes[np.lexsort((stable_key[nodes], rank[nodes]))]
+
+
+def _parents(database: Database, offsets: Ints) -> tuple[Ints, Ints, Ints]:
+    """For each node the global ids of its parents, one slot for each foreign key of its table."""
+    names = list(database.tables)
+    relations = [[r for r in database.relations if r.table == name] for name in names]
+    num_fks = np.array([len(found) for found in relations])
+    sizes = num_fks * np.diff(offsets)
+    start = np.concatenate([[0], np.cumsum(sizes)])
+    parents = np.empty(start[-1], dtype=np.int32)
+    for place, found in enumerate(relations):
+        block = parents[start[place] : start[place + 1]].reshape(-1, max(len(found), 1))
+        for slot, relation in enumerate(found):
+            shift = offsets[names.index(relation.parent)]
+            block[:, slot] = np.where(relation.rows >= 0, relation.rows + shift, -1)
+    return parents, start, num_fks
+
+
+def _adjacency(
+    order: Ints, rank: Ints, key: Ints, parents: Ints, start: Ints, num_fks: Ints, offsets: Ints
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Every neighbour list, ascending by (edge rank, stable key): a counting sort.
+
+    Rows are visited in the order of time and each is appended to the lists of its parents, so the
+    children of every list are already sorted; the few parents of a node are merged in from the front.
+    """
+    num_children, num_parents = count_links(parents, start, num_fks, offsets)
+    indptr = np.zeros(len(rank) + 1, dtype=np.int64)
+    np.cumsum(num_children + num_parents, out=indptr[1:])
+    entries = np.empty(indptr[-1], dtype=np.int64)
+    append_children(order, rank, parents, start, num_fks, offsets, indptr, num_parents, entries)
+    _sort_older_children(rank, key, indptr, num_parents, entries)
+    merge_parents(rank, key, parents, start, num_fks, offsets, indptr, entries)
+    return indptr, entries
+
+
+def _sort_older_children(rank: Ints, key: Ints, indptr: Ints, num_parents: Ints, entries: Ints) -> None:
+    """Sorts by key the children that are older than their parent, in place."""
+    counts = count_older_children(rank, key, indptr, num_parents, entries)
+    nodes = np.flatnonzero(counts)
+    owner = np.repeat(nodes, counts[nodes])
+    firsts = np.repeat(np.cumsum(counts[nodes]) - counts[nodes], counts[nodes])
+    places = indptr[owner] + num_parents[owner] + np.arange(len(owner)) - firsts
+    chosen = entries[places]
+    entries[places] = chosen[np.lexsort((key[chosen & NEIGHBOR_MASK], owner))]
+
+
+def _streams(order: Ints, offsets: Ints) -> Ints:
+    """The global order, cut into one stream for each table."""
+    stream = np.empty(len(order), dtype=np.int32)
+    partition(order, offsets, stream)
+    return stream
+
+
+def _frozen(array: Ints) -> Ints:
+    array.flags.writeable = False
+    return array

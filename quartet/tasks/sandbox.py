@@ -1,0 +1,91 @@
+"""Task SQL in a DuckDB that can read the given tables and nothing else.
+
+In memory, one SELECT, no files, no network, no extensions, no variables of this process, settings
+locked, with limits on time and memory.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from quartet.errors import TaskError
+from quartet.times import to_arrow
+
+TIME_LIMIT_SECONDS = 600.0
+MEMORY_LIMIT = "8GB"
+_DAY = 86_400 * 10**9
+
+
+def run_task_sql(
+    sql: str,
+    tables: Mapping[str, pa.Table],
+    times: NDArray[np.int64],
+    horizon: int,
+    where: str,
+    time_limit: float = TIME_LIMIT_SECONDS,
+) -> pa.Table:
+    """What a task's SELECT gives over the tables and `timestamps(timestamp)`."""
+    import duckdb
+
+    connection = duckdb.connect(config={"python_enable_replacements": "false", "memory_limit": MEMORY_LIMIT})
+    try:
+        connection.register("timestamps", pa.table({"timestamp": to_arrow(times)}))
+        for name, table in tables.items():
+            connection.register(name, table)
+        for setting in (
+            "enable_external_access = false",
+            "autoinstall_known_extensions = false",
+            "autoload_known_extensions = false",
+            "lock_configuration = true",
+        ):
+            connection.execute(f"SET {setting}")
+        statement = _single_select(connection, sql.replace("{timedelta}", interval(horizon)), where)
+        return _run(connection, statement, where, time_limit)
+    except duckdb.Error as error:
+        reason = re.sub(r"\s+", " ", str(error)).strip()
+        raise TaskError("L12", f"{where}: the SQL failed: {reason}", "correct the SQL of the task") from None
+    finally:
+        connection.close()
+
+
+def interval(horizon: int) -> str:
+    """A span as DuckDB's INTERVAL text."""
+    days, rest = divmod(horizon, _DAY)
+    seconds, ns = divmod(rest, 10**9)
+    text = f"{days} days {seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
+    return text + (f".{ns // 1000:06d}" if ns else "")
+
+
+def _single_select(connection: Any, sql: str, where: str) -> Any:
+    import duckdb
+
+    statements = connection.extract_statements(sql)
+    if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
+        kinds = ", ".join(str(s.type).rsplit(".", 1)[-1] for s in statements) or "nothing"
+        raise TaskError(
+            "L12",
+            f"{where}: task SQL must be a single SELECT that returns (entity, time, label), got {kinds}",
+        )
+    return statements[0]
+
+
+def _run(connection: Any, statement: Any, where: str, time_limit: float) -> pa.Table:
+    import duckdb
+
+    timer = threading.Timer(time_limit, connection.interrupt)
+    timer.start()
+    try:
+        return connection.sql(statement.query).to_arrow_table()
+    except duckdb.InterruptException:
+        raise TaskError(
+            "L12", f"{where}: the SQL ran for more than {time_limit:g} s and was stopped", "simplify the SQL"
+        ) from None
+    finally:
+        timer.cancel()

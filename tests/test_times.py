@@ -1,0 +1,958 @@
+"""Times: one int64 per instant, whatever the source wrote, on whatever machine."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from datetime import UTC, date, datetime, timedelta
+from datetime import timezone as fixed_zone
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from quartet.errors import QuartetError, TimeError, UsageError
+from quartet.times import (
+    NEVER,
+    STATIC,
+    parse_instant,
+    parse_span,
+    show_instant,
+    show_span,
+    to_arrow,
+    to_utc,
+)
+
+SECOND = 10**9
+DAY = 86_400 * SECOND
+FIRST, LAST = -9_214_560_000 * SECOND, 9_214_646_400 * SECOND - 1  # 1678-01-01, the end of 2261
+UNITS = {"s": SECOND, "ms": 10**6, "us": 10**3, "ns": 1}
+
+quick = settings(max_examples=200, deadline=None)
+
+
+def read(cells: object, kind: pa.DataType | None = None, **words: str) -> list[int | None]:
+    """What `to_utc` makes of a column, None where missing."""
+    column = cells if isinstance(cells, pa.Array | pa.ChunkedArray) else pa.array(cells, kind)
+    parsed = to_utc(column, "orders.ts", **words)
+    assert parsed.ns.dtype == np.int64
+    assert parsed.missing.dtype == np.bool_
+    assert (parsed.ns[parsed.missing] == NEVER).all()
+    return [
+        None if gone else ns for ns, gone in zip(parsed.ns.tolist(), parsed.missing.tolist(), strict=True)
+    ]
+
+
+def refusal(
+    call: Callable[..., object], *given: object, error: type[QuartetError] = TimeError, **words: str
+) -> str:
+    with pytest.raises(QuartetError) as caught:
+        call(*given, **words)
+    assert type(caught.value) is error
+    return str(caught.value)
+
+
+def utc(*parts: int) -> int:
+    """Nanoseconds of a time in UTC, by integer arithmetic on Python's datetime."""
+    return (
+        (datetime(*parts, tzinfo=UTC) - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1) * 1000
+    )
+
+
+# --- one instant, many spellings ------------------------------------------------------------------
+
+SPELT = {  # the same second as text: after and before 1970
+    utc(2013, 10, 1, 5, 15): [
+        "2013-10-01T05:15:00",
+        "2013-10-01 05:15:00",
+        "2013-10-01 05:15",
+        "2013-10-01T05:15:00.000000000",
+        "2013-10-01T05:15:00Z",
+        "2013-10-01 05:15Z",
+        "2013-10-01T07:15:00+02:00",
+        "2013-10-01T07:15:00.0+0200",
+        "2013-10-01T07:15+02",
+        "2013-10-01T10:45:00+05:30",
+        "2013-09-30T19:15:00-10:00",
+        "  2013-10-01 05:15:00\t",
+    ],
+    utc(1931, 5, 6, 7): [
+        "1931-05-06T07:00:00",
+        "1931-05-06 07",
+        "1931-05-06T07Z",
+        "1931-05-06 09+02",
+        "1931-05-05T23:30:00.000-0730",
+    ],
+    utc(2024, 2, 29): ["2024-02-29", "2024-02-29T00", "2024-02-29T05:45:00+05:45"],
+    utc(2000, 2, 29): ["2000-02-29"],
+    0: ["1970-01-01", "1970-01-01T00:00:00Z", "1969-12-31T23:00-01"],
+}
+
+
+@pytest.mark.parametrize("ns", SPELT)
+def test_text_of_every_spelling(ns: int) -> None:
+    for text in SPELT[ns]:
+        assert read([text]) == [ns], text
+
+
+@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize("ns", [*SPELT, utc(1678, 1, 1), utc(2261, 12, 31)])
+def test_every_unit_and_kind_gives_the_same_integer(ns: int, unit: str) -> None:
+    count = ns // UNITS[unit]
+    stamps = pa.array([count], pa.int64())
+    assert read(stamps.cast(pa.timestamp(unit))) == [ns]
+    assert read(stamps.cast(pa.timestamp(unit)), timezone="UTC") == [ns]
+    assert read(stamps.cast(pa.timestamp(unit, "Asia/Kolkata"))) == [ns]
+    assert read(stamps.cast(pa.timestamp(unit, "Asia/Kolkata")), timezone="Europe/Paris") == [ns]
+    assert read(stamps, unit=unit) == [ns]
+    assert read([float(count)], unit=unit) == [ns]
+    assert read([str(count)], unit=unit) == [ns]
+    assert read([str(np.datetime64(count, unit))]) == [ns]
+    assert parse_instant(np.datetime64(count, unit), "x") == ns
+
+
+@pytest.mark.parametrize("kind", [pa.int8(), pa.int16(), pa.int32(), pa.uint8(), pa.uint32(), pa.uint64()])
+def test_numbers_of_every_width(kind: pa.DataType) -> None:
+    assert read([0, 100, None], kind, unit="s") == [0, 100 * SECOND, None]
+
+
+def test_dates() -> None:
+    days = [date(1969, 12, 31), date(2024, 2, 29), None, date(1678, 1, 1), date(2261, 12, 31)]
+    expected = [-DAY, utc(2024, 2, 29), None, FIRST, LAST + 1 - DAY]
+    assert read(days, pa.date32()) == expected
+    assert read(days, pa.date64()) == expected
+    assert read(pa.array([86_400_001], pa.int64()).view(pa.date64())) == [DAY + 10**6]
+
+
+def test_nanoseconds_beyond_2_to_the_53_are_exact() -> None:
+    t = 1_700_000_000_123_456_789
+    near = [t - 1, t, t + 1]
+    assert read(near, pa.timestamp("ns")) == near
+    assert read(near, unit="ns") == near
+    assert read([str(ns) for ns in near], unit="ns") == near
+    assert read([f"2023-11-14T22:13:20.{123456788 + i}" for i in range(3)]) == near
+    assert read([f"2023-11-15T00:13:20.{123456788 + i}+02:00" for i in range(3)]) == near
+    written = ["20231114 221320." + str(123456788 + i) for i in range(3)]
+    assert read(written, format="%Y%m%d %H%M%S.%f") == near
+    assert read(near, pa.timestamp("ns"), timezone="Asia/Kolkata") == [ns - 19_800 * SECOND for ns in near]
+    assert [parse_instant(show_instant(ns), "x") for ns in near] == near
+    assert to_arrow(np.array(near)).view(pa.int64()).to_pylist() == near
+
+
+def test_fractions_before_1970_count_from_below() -> None:
+    texts = ["1969-12-31T23:59:59.999999999", "1969-12-31 23:59:59.5", "1969-12-31T23:59:58.75+00:00"]
+    assert [read([text])[0] for text in texts] == [-1, -SECOND // 2, -1_250_000_000]
+    assert read([-1], pa.timestamp("ms")) == [-(10**6)]
+    assert read([-0.0, -3.0], unit="ms") == [0, -3 * 10**6]
+    assert [show_instant(ns) for ns in (-1, -SECOND // 2)] == [
+        "1969-12-31 23:59:59.999999999",
+        "1969-12-31 23:59:59.5",
+    ]
+
+
+# --- encodings, chunks and what is missing --------------------------------------------------------
+
+DAYS = ["2024-01-02", None, "2024-01-01", "2024-01-02"]
+DAYS_NS = [utc(2024, 1, 2), None, utc(2024, 1, 1), utc(2024, 1, 2)]
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.string_view()])
+def test_text_in_every_encoding(kind: pa.DataType) -> None:
+    plain = pa.array(DAYS).cast(kind)
+    assert read(plain) == DAYS_NS
+    assert read(plain.dictionary_encode()) == DAYS_NS
+    assert read(plain.slice(1, 2)) == DAYS_NS[1:3]
+    assert read(plain.slice(1).dictionary_encode()) == DAYS_NS[1:]
+
+
+def test_chunks_with_different_dictionaries() -> None:
+    chunks = [pa.array(part).dictionary_encode() for part in (DAYS[:2], DAYS[2:])]
+    assert read(pa.chunked_array(chunks)) == DAYS_NS
+    stamps = pa.array(DAYS_NS, pa.timestamp("ns"))
+    assert read(pa.chunked_array([stamps.dictionary_encode()] * 2)) == DAYS_NS * 2
+    assert read(stamps.slice(1, 2)) == DAYS_NS[1:3]
+
+
+def test_a_value_only_in_the_dictionary_is_nobodys_error() -> None:
+    dictionary = pa.DictionaryArray.from_arrays(pa.array([1, 1]), pa.array(["nonsense", "2024-01-01"]))
+    assert read(dictionary) == [utc(2024, 1, 1)] * 2
+
+
+KINDS = [
+    pa.null(),
+    pa.string(),
+    pa.large_string(),
+    pa.string_view(),
+    pa.int64(),
+    pa.uint64(),
+    pa.float16(),
+    pa.float32(),
+    pa.float64(),
+    pa.date32(),
+    pa.date64(),
+    *(pa.timestamp(unit) for unit in UNITS),
+    pa.timestamp("us", "Europe/Paris"),
+]
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+@pytest.mark.parametrize("words", [{}, {"unit": "s"}, {"format": "%d/%m/%Y"}, {"timezone": "Europe/Paris"}])
+def test_empty_and_all_null_columns(kind: pa.DataType, words: dict[str, str]) -> None:
+    assert read([], kind, **words) == []
+    assert read(pa.chunked_array([], kind), **words) == []
+    assert read([None, None], kind, **words) == [None, None]
+
+
+def test_what_counts_as_missing() -> None:
+    gone = ["", " ", "NaT", "null", "None", "\\N", None]
+    assert read([*gone, "2024-01-01"]) == [None] * 7 + [utc(2024, 1, 1)]
+    assert read([*gone, "1/1/2024"], format="%d/%m/%Y") == [None] * 7 + [utc(2024, 1, 1)]
+    assert read([*gone, "5"], unit="s") == [None] * 7 + [5 * SECOND]
+    assert read(gone) == [None] * 7
+    assert read([float("nan"), None, 5.0], unit="s") == [None, None, 5 * SECOND]
+    for unit in UNITS:
+        nat = np.array(["NaT", "2024-01-01"], f"datetime64[{unit}]")
+        assert read(pa.array(nat)) == [None, utc(2024, 1, 1)]
+    assert read(pa.array(pd.Series([pd.NaT, pd.Timestamp("2024-01-01", tz="UTC")]))) == [
+        None,
+        utc(2024, 1, 1),
+    ]
+
+
+def test_missing_rows_keep_their_places() -> None:
+    parsed = to_utc(pa.array([None, "2024-01-01", "NaT"]), "orders.ts")
+    assert parsed.ns.tolist() == [NEVER, utc(2024, 1, 1), NEVER]
+    assert parsed.missing.tolist() == [True, False, True]
+
+
+# --- zones ----------------------------------------------------------------------------------------
+
+
+def test_local_times() -> None:
+    summer, winter = utc(2024, 7, 1, 10), utc(2024, 1, 1, 11)
+    words = {"timezone": "Europe/Paris"}
+    assert read([datetime(2024, 7, 1, 12), None], pa.timestamp("s"), **words) == [summer, None]
+    assert read(["2024-07-01 12:00", "NaT", "2024-01-01T12"], **words) == [summer, None, winter]
+    assert read(["01.07.2024 12h"], format="%d.%m.%Y %Hh", **words) == [summer]
+    assert read([date(2024, 7, 1)], pa.date32(), **words) == [utc(2024, 6, 30, 22)]
+
+
+def test_a_named_zone_settles_text_with_and_without_offset() -> None:
+    mixed = ["2024-07-01 12:00", "2024-07-01 12:00Z", None, "2024-07-01T12:00-04:00"]
+    expected = [utc(2024, 7, 1, 10), utc(2024, 7, 1, 12), None, utc(2024, 7, 1, 16)]
+    assert read(mixed, timezone="Europe/Paris") == expected
+
+
+def test_numbers_are_counted_in_utc_whatever_the_zone() -> None:
+    assert read([1_700_000_000], unit="s", timezone="Asia/Tokyo") == [1_700_000_000 * SECOND]
+
+
+def test_summer_time_after_2037() -> None:
+    # Arrow's own zones stop changing clocks in 2037.
+    assert read(["2050-07-01 12:00"], timezone="Europe/Paris") == [utc(2050, 7, 1, 10)]
+    assert read(["2261-07-01 12:00"], timezone="America/New_York") == [utc(2261, 7, 1, 16)]
+
+
+def test_the_edges_of_a_clock_change() -> None:
+    edges = ["2024-03-31 01:59:59.999999999", "2024-03-31 03:00", "2024-10-27 01:59:59.999999999"]
+    start, end = utc(2024, 3, 31, 1), utc(2024, 10, 27, 0)
+    assert read([*edges, "2024-10-27 03:00"], timezone="Europe/Paris") == [
+        start - 1,
+        start,
+        end - 1,
+        end + 7200 * SECOND,
+    ]
+
+
+def test_a_zone_that_skipped_a_whole_day() -> None:
+    assert read(["2011-12-29", "2011-12-31"], timezone="Pacific/Apia") == [
+        utc(2011, 12, 29, 10),
+        utc(2011, 12, 30, 10),
+    ]
+    assert "1 local time of Pacific/Apia never happened" in refusal(
+        read, ["2011-12-30 12:00"], timezone="Pacific/Apia"
+    )
+
+
+ZONES = [
+    "Europe/Paris",
+    "America/New_York",
+    "America/Sao_Paulo",
+    "Asia/Kolkata",
+    "Australia/Lord_Howe",
+    "Africa/Casablanca",
+    "Pacific/Apia",
+    "UTC",
+]
+
+
+@quick
+@given(
+    local=st.datetimes(datetime(1679, 1, 1), datetime(2261, 1, 1)),
+    zone=st.sampled_from(ZONES),
+)
+@example(local=datetime(2024, 10, 27, 2, 30), zone="Europe/Paris")
+@example(local=datetime(2024, 3, 31, 2, 30), zone="Europe/Paris")
+@example(local=datetime(2018, 11, 4), zone="America/Sao_Paulo")
+@example(local=datetime(2024, 4, 7, 1, 45), zone="Australia/Lord_Howe")
+@example(local=datetime(1911, 3, 10, 23, 55), zone="Europe/Paris")
+def test_local_times_agree_with_zoneinfo(local: datetime, zone: str) -> None:
+    readings = {local.replace(tzinfo=ZoneInfo(zone), fold=fold).astimezone(UTC) for fold in (0, 1)}
+    back = {reading.astimezone(ZoneInfo(zone)).replace(tzinfo=None, fold=0) for reading in readings}
+    if len(readings) == 1:
+        (reading,) = readings
+        expected = (reading - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1) * 1000
+        assert read([local], pa.timestamp("us"), timezone=zone) == [expected]
+        assert read([local.isoformat()], timezone=zone) == [expected]
+        return
+    told = refusal(read, [local], pa.timestamp("us"), timezone=zone)
+    assert ("happened twice" if back == {local} else "never happened") in told
+
+
+# --- text of other forms --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "format", "expected"),
+    [
+        ("31/12/2024", "%d/%m/%Y", utc(2024, 12, 31)),
+        ("1/2/2024", "%d/%m/%Y", utc(2024, 2, 1)),
+        ("1/2/2024", "%m/%d/%Y", utc(2024, 1, 2)),
+        ("20240131", "%Y%m%d", utc(2024, 1, 31)),
+        ("20240131102030", "%Y%m%d%H%M%S", utc(2024, 1, 31, 10, 20, 30)),
+        ("2024", "%Y", utc(2024, 1, 1)),
+        ("05-2024", "%m-%Y", utc(2024, 5, 1)),
+        ("31.01.68", "%d.%m.%y", utc(2068, 1, 31)),
+        ("31.01.69", "%d.%m.%y", utc(1969, 1, 31)),
+        ("3 Feb 2024", "%d %b %Y", utc(2024, 2, 3)),
+        ("3  FEBRUARY 2024", "%d %B %Y", utc(2024, 2, 3)),
+        ("December 31, 2024", "%B %d, %Y", utc(2024, 12, 31)),
+        ("1/2/24 12:05 AM", "%m/%d/%y %I:%M %p", utc(2024, 1, 2, 0, 5)),
+        ("1/2/24 12:05 pm", "%m/%d/%y %I:%M %p", utc(2024, 1, 2, 12, 5)),
+        ("1/2/24 1:05PM", "%m/%d/%y %I:%M%p", utc(2024, 1, 2, 13, 5)),
+        ("Tue, 02 Jan 2024 10:00:00 +0200", "%a, %d %b %Y %H:%M:%S %z", utc(2024, 1, 2, 8)),
+        ("2024-01-02 10:00 -05:30", "%Y-%m-%d %H:%M %z", utc(2024, 1, 2, 15, 30)),
+        ("2024-01-02Z", "%Y-%m-%d%z", utc(2024, 1, 2)),
+        ("2024-01-02 03:04:05,678901", "%Y-%m-%d %H:%M:%S,%f", utc(2024, 1, 2, 3, 4, 5, 678901)),
+        ("100% (2024) [x].", "100%% (%Y) [x].", utc(2024, 1, 1)),
+    ],
+)
+def test_formats(text: str, format: str, expected: int) -> None:
+    assert read([None, text], format=format) == [None, expected]
+
+
+def test_numbers_by_format() -> None:
+    assert read([20240131, None], format="%Y%m%d") == [utc(2024, 1, 31), None]
+    assert read([20240131.0, float("nan")], format="%Y%m%d") == [utc(2024, 1, 31), None]
+    assert read([2024], pa.int16(), format="%Y") == [utc(2024, 1, 1)]
+    assert read([20240131], format="%Y%m%d", unit="s") == [20240131 * SECOND]
+
+
+def test_a_format_does_not_concern_timestamps() -> None:
+    assert read([0], pa.timestamp("s"), format="%d/%m/%Y", unit="ms") == [0]
+
+
+@quick
+@given(
+    time=st.datetimes(datetime(1969, 1, 1), datetime(2068, 12, 31)),
+    format=st.sampled_from(
+        [
+            "%d/%m/%Y %H:%M:%S.%f",
+            "%Y%m%d%H%M%S",
+            "%b %d %Y %I:%M:%S %p",
+            "%A %d %B %Y, %H:%M",
+            "%m/%d/%y",
+            "%Y-%m",
+        ]
+    ),
+)
+def test_formats_agree_with_python(time: datetime, format: str) -> None:
+    text = time.strftime(format)
+    expected = datetime.strptime(text, format)
+    parts = expected.timetuple()[:6]
+    assert read([text], format=format) == [utc(*parts, expected.microsecond)]
+
+
+# --- properties -----------------------------------------------------------------------------------
+
+instants = st.integers(FIRST, LAST)
+
+
+@quick
+@given(ns=instants)
+@example(ns=FIRST)
+@example(ns=LAST)
+@example(ns=-1)
+def test_an_instant_shown_reads_back(ns: int) -> None:
+    assert parse_instant(show_instant(ns), "x") == ns
+    assert read([show_instant(ns)]) == [ns]
+    assert read([ns], pa.timestamp("ns")) == [ns]
+
+
+@quick
+@given(seconds=st.integers(FIRST // SECOND, LAST // SECOND), zone=st.sampled_from(ZONES))
+def test_units_and_zones_agree(seconds: int, zone: str) -> None:
+    expected = [seconds * SECOND]
+    for unit, per_unit in UNITS.items():
+        counts = pa.array([seconds * (SECOND // per_unit)])
+        assert read(counts.cast(pa.timestamp(unit))) == expected
+        assert read(counts.cast(pa.timestamp(unit, zone))) == expected
+        assert read(counts, unit=unit) == expected
+
+
+@quick
+@given(ns=instants, minutes=st.integers(-1439, 1439), form=st.sampled_from(["{}{:02}:{:02}", "{}{:02}{:02}"]))
+@example(ns=LAST, minutes=1439, form="{}{:02}:{:02}")
+@example(ns=FIRST, minutes=-1439, form="{}{:02}:{:02}")
+def test_an_offset_moves_the_clock_and_not_the_instant(ns: int, minutes: int, form: str) -> None:
+    clock = str(np.datetime64(ns, "ns") + np.timedelta64(minutes, "m"))
+    offset = form.format("-" if minutes < 0 else "+", abs(minutes) // 60, abs(minutes) % 60)
+    assert read([clock + offset]) == [ns]
+
+
+@quick
+@given(
+    parts=st.tuples(
+        st.integers(1678, 2261),
+        st.integers(0, 13),
+        st.integers(0, 32),
+        st.integers(0, 25),
+        st.integers(0, 61),
+        st.integers(0, 61),
+    )
+)
+@example(parts=(1900, 2, 29, 0, 0, 0))
+@example(parts=(2000, 2, 29, 0, 0, 0))
+@example(parts=(2023, 4, 31, 0, 0, 0))
+@example(parts=(2016, 12, 31, 23, 59, 60))
+def test_text_is_read_exactly_if_the_calendar_has_it(parts: tuple[int, ...]) -> None:
+    text = "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}".format(*parts)
+    try:
+        expected = utc(*parts)
+    except ValueError:
+        assert "1 value is not a date" in refusal(read, [text])
+    else:
+        assert read([text]) == [expected]
+
+
+@pytest.mark.parametrize("year", [*range(1678, 2262, 7), 1700, 1800, 1900, 2000, 2100, 2200])
+def test_every_day_of_the_calendar(year: int) -> None:
+    first = date(year, 1, 1)
+    count = (date(year + 1, 1, 1) - first).days
+    days = [first + timedelta(days=i) for i in range(count)]
+    expected = [(utc(year, 1, 1)) + i * DAY for i in range(count)]
+    assert read([day.isoformat() for day in days]) == expected
+
+
+@quick
+@given(span=st.integers(1, NEVER - 1))
+@example(span=1)
+@example(span=DAY - 1)
+@example(span=NEVER - 1)
+def test_a_span_shown_reads_back(span: int) -> None:
+    assert parse_span(show_span(span), "x") == span
+
+
+# --- refusals -------------------------------------------------------------------------------------
+
+FORMAT_FIX = "Fix: say time_format, such as '%d/%m/%Y'"
+
+
+def test_t02_says_how_many_which_and_where() -> None:
+    cells = ["2024-01-01", None, "13/31/2024", "2024-02-30", "soon", "x", "2024-01-01 10:00:00.1234567890"]
+    assert refusal(read, cells) == (
+        'error[T02] orders.ts: 5 values are not dates ("13/31/2024" row 3, "2024-02-30" row 4, '
+        f'"soon" row 5). {FORMAT_FIX}'
+    )
+    assert refusal(read, ["2016-12-31 23:59:60"]) == (
+        f'error[T02] orders.ts: 1 value is not a date ("2016-12-31 23:59:60" row 1). {FORMAT_FIX}'
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "2023-02-29",
+        "1900-02-29",
+        "2024-1-1",
+        "24-01-01",
+        "2024-01",
+        "2024-13-01",
+        "2024-01-01T24:00:00",
+        "2024-01-01T10:60",
+        "2024-01-01T1000",
+        "2024-01-01t10:00",
+        "2024-01-01T10:00:00z",
+        "2024-01-01Z",
+        "2024-01-01+02:00",
+        "2024-01-01T10:00:00.",
+        "2024-01-01T10:00:00,5",
+        "2024-01-01T10:00+24:00",
+        "2024-01-01T10:00+02:60",
+        "2024-01-01T10:00+2",
+        "2024-01-01  10:00",
+        "2024-01-01\n10:00",
+        "12024-01-01",
+        "-2024-01-01",
+        "NULL",
+        "nan",
+        "1.7e9",
+        "1700000000.0",
+        "٢٠٢٤-٠١-٠١",
+    ],
+)
+def test_t02_for_what_only_looks_like_a_time(text: str) -> None:
+    assert "error[T02] orders.ts: 1 value is not a date" in refusal(read, [text, "2024-01-01"])
+    assert refusal(parse_instant, text, "--at").startswith("error[T02] --at: ")
+
+
+def test_t02_quotes_cells_without_obeying_them() -> None:
+    assert refusal(read, ["\x1b[31mred\nline\u202e", "y" * 500]) == (
+        r'error[T02] orders.ts: 2 values are not dates ("\x1b[31mred\nline\u202e" row 1, '
+        f'"yyyyyyyyyyyyyyyyyyyyy..." row 2). {FORMAT_FIX}'
+    )
+
+
+def test_t02_under_a_format() -> None:
+    cells = ["30/02/2024", "29/02/2024", "2024-01-01", "1/1/24"]
+    assert refusal(read, cells, format="%d/%m/%Y") == (
+        "error[T02] orders.ts: 3 values are not dates of the form '%d/%m/%Y' "
+        '("30/02/2024" row 1, "2024-01-01" row 3, "1/1/24" row 4). Fix: correct time_format or the values'
+    )
+    for text, format in [
+        ("23:59:60 31-12-2016", "%H:%M:%S %d-%m-%Y"),
+        ("1/1/2024 13 PM", "%d/%m/%Y %I %p"),
+        ("1/1/2024 0 AM", "%d/%m/%Y %I %p"),
+        ("2024111", "%Y%m%d"),
+        ("1 Foo 2024", "%d %b %Y"),
+        ("1 February 2024", "%d %b %Y"),
+        ("2024-01-01 trailing", "%Y-%m-%d"),
+    ]:
+        assert "1 value is not a date of the form" in refusal(read, [text], format=format)
+
+
+def test_t02_for_numbers_that_are_no_count() -> None:
+    assert refusal(read, [1.0, 1.5, float("inf"), None], unit="s") == (
+        "error[T02] orders.ts: 2 values are not whole numbers (1.5 row 2, inf row 3). "
+        "Fix: store them as integers of a finer time_unit"
+    )
+    assert refusal(read, [5.0, 1.7e9], pa.float32(), unit="s") == (
+        "error[T02] orders.ts: 1 value is too large for float to hold exactly (1700000000.0 row 2). "
+        "Fix: store them as int64"
+    )
+    assert read([2.0**24, -(2.0**24)], pa.float32(), unit="s") == [2**24 * SECOND, -(2**24) * SECOND]
+
+
+@pytest.mark.parametrize("kind", [pa.bool_(), pa.time64("us"), pa.duration("s"), pa.binary()], ids=str)
+def test_t02_for_columns_that_hold_no_times(kind: pa.DataType) -> None:
+    assert refusal(read, [None], kind) == (
+        f"error[T02] orders.ts is {kind}, which holds no times. "
+        "Fix: choose a column of dates, text or whole numbers"
+    )
+
+
+def test_t04_mixed_text() -> None:
+    cells = ["2024-01-01", None, "2024-01-01T00:00Z", "2024-01-02"]
+    assert refusal(read, cells) == (
+        'error[T04] orders.ts mixes zone-aware and zone-free values ("2024-01-01" row 1, '
+        '"2024-01-01T00:00Z" row 3). Fix: timezone: "Europe/Paris", if that is the zone of the '
+        "zone-free values"
+    )
+
+
+CLOCK_FIX = "Fix: store the column in UTC, or write such times with their offset (2024-10-27 02:30:00+02:00)"
+
+
+def test_t04_local_times_that_happened_twice_or_never() -> None:
+    twice = ["2024-10-27 01:59", "2024-10-27 02:00", None, "2024-10-27 02:59:59.999999999"]
+    assert refusal(read, twice, timezone="Europe/Paris") == (
+        "error[T04] orders.ts: 2 local times of Europe/Paris happened twice, as the clocks went back "
+        f'("2024-10-27 02:00" row 2, "2024-10-27 02:59:59.9..." row 4). {CLOCK_FIX}'
+    )
+    never = [datetime(2024, 3, 31, 1, 59), datetime(2024, 3, 31, 2)]
+    assert refusal(read, never, pa.timestamp("ms"), timezone="Europe/Paris") == (
+        "error[T04] orders.ts: 1 local time of Europe/Paris never happened, as the clocks went forward "
+        f"(2024-03-31 02:00:00 row 2). {CLOCK_FIX}"
+    )
+    midnight = refusal(read, [date(2018, 11, 4)], pa.date32(), timezone="America/Sao_Paulo")
+    assert "never happened, as the clocks went forward (2018-11-04 row 1)" in midnight
+
+
+OUTSIDE_FIX = "Fix: correct it, or leave it empty if it stands for no date"
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array(["2024-01-01", None, "2500-01-01"]),
+        pa.array([date(2024, 1, 1), None, date(2500, 1, 1)], pa.date32()),
+        pa.array([date(2024, 1, 1), None, date(2500, 1, 1)], pa.date64()),
+        *(
+            pa.array([0, None, 16_725_225_600 * k]).cast(pa.timestamp(u))
+            for u, k in [("s", 1), ("ms", 10**3), ("us", 10**6)]
+        ),
+    ],
+    ids=lambda column: str(column.type),
+)
+def test_t06_names_the_row_and_the_value(column: pa.Array) -> None:
+    shown = '"2500-01-01"' if column.type == pa.string() else "2500-01-01"
+    assert refusal(read, column) == (
+        f"error[T06] orders.ts row 3: {shown} is outside the range this version stores, 1678 to 2261. "
+        + OUTSIDE_FIX
+    )
+
+
+def test_t06_counts_the_rows() -> None:
+    assert refusal(read, ["9999-12-31", "2024-01-01", "0001-01-01"]) == (
+        'error[T06] orders.ts row 1: "9999-12-31" is outside the range this version stores, 1678 to 2261 '
+        f"(2 such rows). {OUTSIDE_FIX}"
+    )
+
+
+def test_t06_at_the_very_edges() -> None:
+    assert read([FIRST, LAST], pa.timestamp("ns")) == [FIRST, LAST]
+    for outside in (FIRST - 1, LAST + 1, STATIC + 1, STATIC, NEVER):
+        told = refusal(read, [0, outside], pa.timestamp("ns"))
+        assert told.startswith("error[T06] orders.ts row 2: ")
+    assert read(["2262-01-01T00:30+02:00", "1677-12-31T23:30-02:00"]) == [
+        utc(2261, 12, 31, 22, 30),
+        utc(1678, 1, 1, 1, 30),
+    ]
+    for text in ("2261-12-31T23:30-02:00", "1678-01-01T00:30+02:00", "2262-01-01", "1677-12-31T23:59:59"):
+        assert refusal(read, [text]).startswith("error[T06] ")
+    assert read(["2262-01-01 00:30"], timezone="Europe/Paris") == [utc(2261, 12, 31, 23, 30)]
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us"])
+@pytest.mark.parametrize("turns", [1, -1, 400, "most", "least"])
+def test_t06_instead_of_wrapping_around(turns: int | str, unit: str) -> None:
+    # Whole turns of int64 come back to 1970, where no check after the multiplication would see them.
+    count = {"most": 2**63 - 1, "least": -(2**63)}.get(turns) or turns * 2**64 // UNITS[unit]
+    counts = pa.array([count], pa.int64())
+    stamps = counts.cast(pa.timestamp(unit))
+    for told in (
+        refusal(read, stamps),
+        refusal(read, stamps, timezone="Europe/Paris"),
+        refusal(read, counts, unit=unit),
+        refusal(read, [str(count)], unit=unit),
+        refusal(read, [float(count)], unit=unit),
+    ):
+        assert told.startswith("error[T06] orders.ts row 1: ")
+
+
+def test_t06_for_numbers_beyond_int64() -> None:
+    for cells in (
+        pa.array([2**64 - 1], pa.uint64()),
+        pa.array([1e300]),
+        pa.array([-1e300]),
+        pa.array(["9" * 19]),
+        pa.array(["-" + "9" * 19]),
+        pa.array(["9" * 400]),
+    ):
+        assert refusal(read, cells, unit="ns").startswith("error[T06] orders.ts row 1: ")
+    assert refusal(read, [2**31 - 1], pa.int32(), format="%Y%m%d").startswith("error[T02] ")
+    assert refusal(read, pa.array([2**31 - 1], pa.int32()).view(pa.date32())) == (
+        "error[T06] orders.ts row 1: 5881580-07-11 is outside the range this version stores, 1678 to 2261. "
+        + OUTSIDE_FIX
+    )
+
+
+def test_t06_under_a_wrong_unit_names_the_right_one() -> None:
+    assert refusal(read, [1_700_000_000_000] * 2, unit="s") == (
+        "error[T06] orders.ts row 1: 1700000000000 is outside the range this version stores, 1678 to 2261 "
+        "(2 such rows). Fix: looks like milliseconds; say time_unit: ms"
+    )
+    one_outlier = [1_700_000_000, 1_700_000_000, 10**12]
+    assert refusal(read, one_outlier, unit="s").endswith(OUTSIDE_FIX)
+
+
+@pytest.mark.parametrize(
+    ("count", "advice"),
+    [
+        (1_700_000_000, "looks like seconds; say time_unit: s"),
+        (1_700_000_000_000, "looks like milliseconds; say time_unit: ms"),
+        (1_700_000_000_000_000, "looks like microseconds; say time_unit: us"),
+        (1_700_000_000_000_000_000, "looks like nanoseconds; say time_unit: ns"),
+        (20240131, "looks like year, month and day; say time_format: '%Y%m%d'"),
+        (20240131102030, "looks like year to second; say time_format: '%Y%m%d%H%M%S'"),
+        (2024, "looks like years; say time_format: '%Y'"),
+        (7, "say time_unit: s, ms, us or ns"),
+    ],
+)
+def test_t07_says_what_the_numbers_look_like(count: int, advice: str) -> None:
+    what = "error[T07] orders.ts holds numbers without a unit"
+    assert refusal(read, [None, count, 0, count]) == (
+        f"{what} ({count} row 2, 0 row 3, {count} row 4). Fix: {advice}"
+    )
+    assert refusal(read, [str(count), "NaT"]) == f'{what} ("{count}" row 1). Fix: {advice}'
+    assert refusal(read, [float(count)]) == f"{what} ({float(count)} row 1). Fix: {advice}"
+    assert refusal(read, [-count]).startswith(f"{what} (-{count} row 1)")
+
+
+def test_following_the_advice_of_t07_works() -> None:
+    assert read([20240131, 20240201], format="%Y%m%d") == [utc(2024, 1, 31), utc(2024, 2, 1)]
+    assert read(["1700000000000"], unit="ms") == [1_700_000_000 * SECOND]
+
+
+def test_digits_among_dates_are_t02() -> None:
+    assert '1 value is not a date ("1700000000" row 2)' in refusal(read, ["2024-01-01", "1700000000"])
+    assert read(["2024-01-01"], unit="s") == [utc(2024, 1, 1)]
+
+
+@pytest.mark.parametrize("cells", [pa.array([0]), pa.array([], pa.timestamp("s")), pa.array(["2024-01-01"])])
+def test_words_are_checked_whatever_the_column(cells: pa.Array) -> None:
+    def told(**words: str) -> str:
+        return refusal(read, cells, error=UsageError, **words)
+
+    assert told(unit="sec") == (
+        'error[C01] orders.ts: unknown time_unit "sec" (there are: "ms", "ns", "s", "us")'
+    )
+    assert told(unit="nss") == 'error[C01] orders.ts: unknown time_unit "nss" (did you mean "ns"?)'
+    assert told(timezone="Europe/Pari") == (
+        'error[C01] orders.ts: unknown timezone "Europe/Pari" (did you mean "Europe/Paris"?)'
+    )
+    assert told(timezone="localtime").startswith('error[C01] orders.ts: unknown timezone "localtime"')
+    assert told(timezone="../zoneinfo/UTC").startswith('error[C01] orders.ts: unknown timezone "../')
+    assert told(timezone="").startswith('error[C01] orders.ts: unknown timezone ""')
+
+
+@pytest.mark.parametrize(
+    ("format", "problem"),
+    [
+        ("%Q", "has the unknown directive %Q"),
+        ("%Y-%m-%d %", "has the unknown directive %"),
+        ("%Y-%m-%d %Z", "has the unknown directive %Z"),
+        ("%d/%d/%Y", "gives the day twice"),
+        ("%Y %b %m", "gives the month twice"),
+        ("%d/%m", "gives no year"),
+        ("%Y-%d", "gives no month"),
+        ("%Y-%m-%d %M", "gives no hour"),
+        ("plain", "gives no year"),
+        ("", "gives no year"),
+        ("%Y-%m-%d %I:%M", "has only one of %I and %p"),
+        ("%Y-%m-%d %H:%M %p", "has only one of %I and %p"),
+    ],
+)
+def test_formats_that_cannot_be_used(format: str, problem: str) -> None:
+    assert refusal(read, ["x"], format=format, error=UsageError) == (
+        f"error[C01] orders.ts: time_format '{format}' {problem}. Fix: use each part once, none left out "
+        "above the smallest, of %Y %y %m %b %B %d %H %I %M %S %f %z %p %a %A %%"
+    )
+
+
+# --- single instants ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("time", "expected"),
+    [
+        ("2005-01-01", utc(2005, 1, 1)),
+        (" 2005-01-01T02:00+02:00 ", utc(2005, 1, 1)),
+        (date(2005, 1, 1), utc(2005, 1, 1)),
+        (datetime(2005, 1, 1, 3, 4, 5, 678901), utc(2005, 1, 1, 3, 4, 5, 678901)),
+        (datetime(2005, 1, 1, tzinfo=fixed_zone(timedelta(hours=2))), utc(2004, 12, 31, 22)),
+        (datetime(1880, 1, 1, tzinfo=ZoneInfo("Europe/Paris")), utc(1879, 12, 31, 23, 50, 39)),
+        (np.datetime64("2005-01-01"), utc(2005, 1, 1)),
+        (np.datetime64("2005"), utc(2005, 1, 1)),
+        (np.datetime64("2005-03"), utc(2005, 3, 1)),
+        (np.datetime64("2005-01-01T05", "h"), utc(2005, 1, 1, 5)),
+        (np.datetime64(-1, "ns"), -1),
+        (pd.Timestamp("2005-01-01 00:00:00.000000001"), utc(2005, 1, 1) + 1),
+        (pd.Timestamp("2005-01-01", tz="America/New_York") + pd.Timedelta(1, "ns"), utc(2005, 1, 1, 5) + 1),
+    ],
+)
+def test_instants(time: object, expected: int) -> None:
+    assert parse_instant(time, "x") == expected
+    assert type(parse_instant(time, "x")) is int
+
+
+def test_instants_that_are_refused() -> None:
+    def told(time: object) -> str:
+        return refusal(parse_instant, time, "--at")
+
+    fix = "Fix: write it as 2024-01-31 or 2024-01-31 10:00:00"
+    outside = "is outside the range this version stores, 1678 to 2261"
+    assert told("tomorrow") == f'error[T02] --at: "tomorrow" is not a date. {fix}'
+    assert told("2016-12-31 23:59:60") == f'error[T02] --at: "2016-12-31 23:59:60" is not a date. {fix}'
+    assert told("") == f'error[T02] --at: "" is not a date. {fix}'
+    assert told(pd.NaT) == f'error[T02] --at: "NaT" is not a date. {fix}'
+    assert told(np.datetime64("NaT")) == f'error[T02] --at: "NaT" is not a date. {fix}'
+    assert told("1700000000") == f'error[T07] --at: "1700000000" is a number, not a date. {fix}'
+    assert told(1_700_000_000) == f'error[T07] --at: "1700000000" is a number, not a date. {fix}'
+    assert told("2500-01-01") == f'error[T06] --at: "2500-01-01" {outside}'
+    assert told(date(1, 1, 1)) == f'error[T06] --at: "0001-01-01" {outside}'
+    east = datetime(1, 1, 1, tzinfo=fixed_zone(timedelta(hours=2)))
+    assert told(east) == f'error[T06] --at: "0001-01-01 00:00:00+0..." {outside}'
+
+
+@pytest.mark.parametrize(
+    ("ns", "shown"),
+    [
+        (utc(2013, 10, 1), "2013-10-01"),
+        (utc(2013, 10, 1, 5, 15), "2013-10-01 05:15:00"),
+        (utc(2013, 10, 1, 5, 15) + 1, "2013-10-01 05:15:00.000000001"),
+        (utc(2013, 10, 1) + 120_000_000, "2013-10-01 00:00:00.12"),
+        (utc(2013, 10, 1) - 1, "2013-09-30 23:59:59.999999999"),
+        (STATIC, "always"),
+        (NEVER, "never"),
+        (np.int64(STATIC), "always"),
+        (np.int64(0), "1970-01-01"),
+    ],
+)
+def test_showing_instants(ns: int, shown: str) -> None:
+    assert show_instant(ns) == shown
+
+
+# --- spans ----------------------------------------------------------------------------------------
+
+HOUR, MINUTE = 3600 * SECOND, 60 * SECOND
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("30 days", 30 * DAY),
+        ("7d", 7 * DAY),
+        ("7 D", 7 * DAY),
+        ("12 hours", 12 * HOUR),
+        ("1 week", 7 * DAY),
+        ("90 min", 90 * MINUTE),
+        ("365 days 06:00:00", 365 * DAY + 6 * HOUR),
+        ("0 days 00:00:00.000000001", 1),
+        ("1 day, 2 hours", DAY + 2 * HOUR),
+        ("1d12h", DAY + 12 * HOUR),
+        ("01:30:00", HOUR + 30 * MINUTE),
+        ("00:00:00.5", SECOND // 2),
+        ("250 ms", 250 * 10**6),
+        ("5us", 5000),
+        ("5 ns", 5),
+        ("45 s", 45 * SECOND),
+        ("P30D", 30 * DAY),
+        ("PT12H", 12 * HOUR),
+        ("P1W", 7 * DAY),
+        ("P1DT2H3M4S", DAY + 2 * HOUR + 3 * MINUTE + 4 * SECOND),
+        ("pt1m", MINUTE),
+    ],
+)
+def test_spans(text: str, expected: int) -> None:
+    assert parse_span(text, "horizon") == expected
+
+
+SPAN_FIX = "Fix: write it as 30 days, 7d, 12 hours, 1 week, 90 min, 365 days 06:00:00, P30D or PT12H"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "30", "days", "1.5 days", "5 m", "7 dayz", "P", "PT", "P30", "1 day ago", "1 day 06:60:00", "٣d"],
+)
+def test_t15_for_what_is_no_span(text: str) -> None:
+    assert refusal(parse_span, text, "horizon") == (
+        f'error[T15] horizon: "{text}" is not a length of time. {SPAN_FIX}'
+    )
+
+
+@pytest.mark.parametrize("text", ["1 month", "2 years", "1y", "3mo", "P1M", "P1Y", "P1Y2D", "1 quarter"])
+def test_t15_for_spans_whose_length_varies(text: str) -> None:
+    assert refusal(parse_span, text, "horizon") == (
+        f'error[T15] horizon: "{text}" has no fixed length, as months and years vary. '
+        "Fix: say it in days, such as 30 days or 365 days"
+    )
+
+
+@pytest.mark.parametrize("text", ["0 days", "-7 days", "-P7D", "P0D", "00:00:00"])
+def test_t15_for_spans_not_above_zero(text: str) -> None:
+    assert refusal(parse_span, text, "horizon") == (
+        f'error[T15] horizon: "{text}" is not above zero. {SPAN_FIX}'
+    )
+
+
+@pytest.mark.parametrize("text", ["106752 days", "999999999999999999 weeks"])
+def test_t15_for_spans_too_long_to_store(text: str) -> None:
+    shown = text if len(text) <= 24 else text[:21] + "..."
+    assert refusal(parse_span, text, "horizon") == (
+        f'error[T15] horizon: "{shown}" is longer than this version stores, 106,751 days. {SPAN_FIX}'
+    )
+    assert parse_span("106751 days", "horizon") == 106_751 * DAY
+
+
+@pytest.mark.parametrize(
+    ("ns", "shown"),
+    [
+        (30 * DAY, "30 days"),
+        (DAY, "1 day"),
+        (12 * HOUR, "12 hours"),
+        (HOUR, "1 hour"),
+        (DAY + 6 * HOUR, "1 day 06:00:00"),
+        (90 * MINUTE, "01:30:00"),
+        (2 * DAY + 1, "2 days 00:00:00.000000001"),
+        (SECOND // 2, "00:00:00.5"),
+        (0, "0 days"),
+        (-DAY, "-1 day"),
+        (np.int64(36 * HOUR), "1 day 12:00:00"),
+    ],
+)
+def test_showing_spans(ns: int, shown: str) -> None:
+    assert show_span(ns) == shown
+
+
+# --- back to Arrow --------------------------------------------------------------------------------
+
+
+def test_to_arrow() -> None:
+    written = to_arrow(np.array([-1, NEVER, utc(2024, 1, 1)]))
+    assert written.type == pa.timestamp("ns")
+    assert written.view(pa.int64()).to_pylist() == [-1, None, utc(2024, 1, 1)]
+    assert read(written) == [-1, None, utc(2024, 1, 1)]
+    assert to_arrow(np.array([], np.int64)).type == pa.timestamp("ns")
+    with pytest.raises(ValueError, match="a row that was always known has no time to write"):
+        to_arrow(np.array([0, STATIC]))
+
+
+# --- the machine's own zone (P9) ------------------------------------------------------------------
+
+
+def core_digest() -> str:
+    """A digest of everything above that could depend on the zone of the machine."""
+    results: list[object] = [read([text]) for texts in SPELT.values() for text in texts]
+    for unit, per_unit in UNITS.items():
+        counts = pa.array([ns // per_unit for ns in SPELT])
+        results += [read(counts.cast(pa.timestamp(unit))), read(counts, unit=unit)]
+        results += [read(counts.cast(pa.timestamp(unit, zone))) for zone in ZONES]
+    results += [read([0], pa.timestamp(unit), timezone=zone) for unit in UNITS for zone in ZONES]
+    results += [read(["2024-07-01 12:00"], timezone=zone) for zone in ZONES]
+    results += [read([date(2024, 7, 1)], pa.date32()), read(["1/7/2024 3PM"], format="%d/%m/%Y %I%p")]
+    results += [parse_instant(datetime(2024, 7, 1, 12), "x"), parse_instant(date(2024, 3, 31), "x")]
+    results += [parse_instant(np.datetime64("2024-03-10T02:30"), "x"), parse_span("1 day", "x")]
+    results += [show_instant(ns) for ns in SPELT]
+    return hashlib.sha256(repr(results).encode()).hexdigest()
+
+
+_IN_A_NEW_PROCESS = """
+from datetime import datetime
+from tests.test_times import core_digest
+print(datetime(2024, 7, 1).astimezone().utcoffset(), core_digest())
+"""
+
+
+@pytest.mark.parametrize(
+    ("zone", "offset"),
+    [("UTC", "0:00:00"), ("America/New_York", "-1 day, 20:00:00"), ("Asia/Kolkata", "5:30:00")],
+)
+def test_the_zone_of_the_machine_changes_nothing(zone: str, offset: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _IN_A_NEW_PROCESS],
+        env={**os.environ, "TZ": zone},
+        cwd=Path(__file__).parents[1],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.strip() == f"{offset} {core_digest()}"

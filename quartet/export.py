@@ -19,7 +19,7 @@ from quartet.database.database import Database, Relation
 from quartet.database.table import Table
 from quartet.errors import SchemaError
 from quartet.files import new_folder
-from quartet.tasks.splits import propose
+from quartet.splits import propose
 from quartet.times import show_instant
 
 

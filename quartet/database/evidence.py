@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
@@ -112,7 +111,14 @@ class Column:
             return False
         return len(self.distinct) == self.num_rows
 
-    def sample(self, size: int = 200) -> list[Any]:
+    @cached_property
+    def code_shapes(self) -> Counter[str]:
+        """How often each shape (AA999) occurs in a sample of a text column; empty unless they are codes."""
+        sample = set(self.sample()) if self.kind == "text" else set()
+        codes = sum(map(_is_code, sample))
+        return Counter(map(_shape, sample)) if codes and codes >= 0.95 * len(sample) else Counter()
+
+    def sample(self, size: int = 1000) -> list[Any]:
         """Up to `size` values, evenly spread over the rows."""
         places = np.unique(np.linspace(0, max(len(self.cells) - 1, 0), size).astype(np.int64))
         return [self.cells[int(place)].as_py() for place in places] if len(self.cells) else []
@@ -130,7 +136,7 @@ def share_held(column: Column, key: Column) -> float:
         return 0.0
     if column.kind != "integer":
         return float(pc.sum(pc.is_in(values, value_set=keys.cast(values.type))).as_py() / len(values))
-    if keys[-1] - keys[0] + 1 == len(keys):
+    if int(keys[-1]) - int(keys[0]) + 1 == len(keys):
         return float(np.mean((values >= keys[0]) & (values <= keys[-1])))
     places = np.minimum(np.searchsorted(keys, values), len(keys) - 1)
     return float(np.mean(keys[places] == values))
@@ -144,9 +150,9 @@ def chance_of_share(column: Column, key: Column) -> float:
     values, keys = column.distinct, key.distinct
     if len(values) == 0:
         return 1.0
-    first, last = np.searchsorted(keys, [values[0], values[-1] + 1])
-    density = min(1.0, float(last - first) / float(values[-1] - values[0] + 1))
-    return float(density ** len(values))
+    low, high = int(values[0]), int(values[-1])
+    inside = int(np.searchsorted(keys, high, side="right") - np.searchsorted(keys, low))
+    return float((inside / (high - low + 1)) ** len(values))
 
 
 def codes_held(column: Column, key: Column) -> float:
@@ -155,19 +161,13 @@ def codes_held(column: Column, key: Column) -> float:
     Words may be shared by chance of meaning ("red", "Germany"), and short or few codes by chance
     alone: only codes of three characters and more count, if hitting keys by luck is unlikely.
     """
-    sample, keys = set(column.sample()), key.sample(_HEAD)
-    if not (_are_codes(sample) and _are_codes(keys) and {*map(_shape, sample)} & {*map(_shape, keys)}):
+    if not column.code_shapes.keys() & key.code_shapes.keys() or _luck(column, key) > 1e-3:
         return 0.0
-    sampled = pa.array(sorted(sample), key.cells.type)
+    sampled = pa.array(sorted(set(column.sample(200))), key.cells.type)
     found = pc.sum(pc.is_in(key.distinct, value_set=sampled)).as_py()
-    if found < 0.5 * len(sample) or len(column.distinct) < 3 or _luck(sample, keys, key.num_rows) > 1e-3:
+    if found < 0.5 * len(sampled) or len(column.distinct) < 3:
         return 0.0
     return share_held(column, key)
-
-
-def _are_codes(values: Iterable[str]) -> bool:
-    codes = [_is_code(value) for value in values]
-    return bool(codes) and sum(codes) >= 0.95 * len(codes)
 
 
 def _is_code(value: str) -> bool:
@@ -184,11 +184,12 @@ def _shape(value: str) -> str:
     return "".join("A" if c.isupper() else "a" if c.islower() else "9" if c.isdigit() else c for c in value)
 
 
-def _luck(values: Iterable[str], keys: list[str], num_keys: int) -> float:
-    """The chance that random codes of the values' shapes are all keys, from a sample of the keys."""
-    shapes = Counter(map(_shape, keys))
+def _luck(column: Column, key: Column) -> float:
+    """The chance that random codes of the column's shapes would all be keys."""
+    keys_for_one = key.num_rows / key.code_shapes.total()
     log_luck = 0.0
-    for shape in map(_shape, values):
-        expected = max(shapes[shape], 0.5) * num_keys / len(keys)
-        log_luck += min(0.0, math.log(expected) - sum(math.log(_LETTERS.get(c, 1)) for c in shape))
+    for shape, count in column.code_shapes.items():
+        keys = max(key.code_shapes[shape], 0.5) * keys_for_one
+        codes = sum(math.log(_LETTERS.get(char, 1)) for char in shape)
+        log_luck += count * min(0.0, math.log(keys) - codes)
     return math.exp(max(log_luck, -700.0))

@@ -114,7 +114,7 @@ def _with_time(
 ) -> TableSchema:
     if known.time or "time_col" in known.settled:
         return known
-    open_columns = [c for c in columns if c.name not in known.named_columns]
+    open_columns = [c for c in columns if c.name != known.available_at]
     is_linked = any(fk.table != name for fk in known.foreign_keys)
     time, others = guess_time(open_columns, noun, is_linked)
     possible += others

@@ -94,11 +94,13 @@ def _by_name(column: Column, target: Target, clue: Clue) -> Possible:
 
 def _proves_little(column: Column, target: Target, clue: Clue) -> bool:
     """Whether the link stands on a name that may mean a number, and on values that anything holds."""
-    if target.table == column.table and column.is_unique:
+    if column.words.is_from_elsewhere or (target.table == column.table and column.is_unique):
         return True  # a second number of the same rows, such as that of another system
-    if clue.is_plain or column.kind != "integer":
+    if clue.is_plain:
         return False
-    return chance_of_share(column, target.key) > _BY_CHANCE
+    if column.kind == "integer":
+        return chance_of_share(column, target.key) > _BY_CHANCE
+    return column.words.is_measure
 
 
 def _by_codes(column: Column, target: Target) -> Possible | None:
@@ -154,7 +156,7 @@ def _clues(column: Column, target: Target, noun: Noun) -> Iterable[Clue]:
         bonus = 0.1 if by_table == "same" else 0.0
         is_plain = not words.is_generic
         yield Clue(0.89 + bonus, f"has the name of the key of {target.table}", is_plain)
-    elif not key.is_generic and words.joined.endswith(key.joined):
+    elif not key.is_generic and words.all[-len(key.all) :] == key.all:
         yield Clue(0.85, f"ends with the name of the key of {target.table}", has_mark)
     if by_table and not (by_table == "short" and not words.mark):
         is_plain = has_mark or (by_table == "same" and _is_bare_noun(column))

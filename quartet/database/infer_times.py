@@ -9,14 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from quartet.database.evidence import ACCEPT, LIST, Column, Possible
-from quartet.database.names import Noun, singular, split
+from quartet.database.names import Noun, singular, split, word_set
 from quartet.database.schema import TimeColumn, inferred
+from quartet.database.time_readings import TIME_WORDS, Reading, reading_of, time_words
 
 MARGIN = 0.06  # two columns that are closer than this are equally good
 _NOT_SURE = 0.6
@@ -24,66 +24,35 @@ _MANY_MISSING = 0.2
 _GOOD, _BEGINS, _REFUSED = 0.93, 0.8, 0.45
 
 
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-_TIME_WORDS = _words(
-    "date time datetime timestamp ts at on day hour dt dat utc gmt local epoch unix ms us ns"
-)
-_GLUED = ("timestamp", "datetime", "date", "time")
 # Not when the row became known: of a person, of the future, or a later change of the row.
-_OTHER_MEANING = _words(
+_OTHER_MEANING = word_set(
     "birth birthday dob born death died dod expire expires expired expiry expiration exp due until end ended "
     "ending finish finished stop stopped to thru through valid deadline limit next future expected estimated "
     "update updated modify modified modification change changed edit edited delete deleted removed last "
     "latest close closed retired refreshed synced"
 )
-_OTHER_BEGINNINGS = ("birth", "expir", "updat", "modif", "delet", "deadlin", "last", "chang", "clos", "until")
+_OTHER_PARTS = re.compile("birth|expir|updat|modif|delet|deadlin|until|^last|^chang|^clos")
 # A later step in the life of a row, unless the table is about that very step (`shipped_at` in shipments).
-_LATER_STEP = _words(
+_LATER_STEP = word_set(
     "ship shipped shipping deliver delivered delivery return returned required approve approved paid payment "
     "complete completed resolve resolved cancel cancelled canceled cancellation accept accepted answered "
     "verified confirmed processed handled checkout dropoff arrival arrived arr"
 )
 # When the thing itself began, which may be long before anyone wrote it down.
-_OF_THE_THING = _words(
+_OF_THE_THING = word_set(
     "hire hired founded founding established built build introduced launched launch incorporated opening "
     "construction manufactured production invented first debut release released discontinued"
 )
-_RECORDED = _words(
+_RECORDED = word_set(
     "created creation create inserted insert insertion occurred happened event recorded observed reported "
     "logged measured added ingested captured order ordered purchase purchased transaction post posted"
 )
-_BEGINNING = _words(
+_BEGINNING = word_set(
     "start started starting begin began from departure depart departed dep pickup checkin open opened signup "
     "signed registered registration joined join enrolled enrollment admitted admission published submitted "
     "sent received booked booking visit visited sale sold invoice trade"
 )
 _ENDINGS = re.compile(r"(ment|ings?|ions?|ed|ery|al|y|e|s)$")
-_EPOCHS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
-_EPOCH_SECONDS = (631_152_000, 4_102_444_800)  # 1990 to 2100
-_ISO = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d([.,]\d{1,9})?)?(Z|[+-]\d\d(:?\d\d)?)?)?")
-_ZONED = re.compile(r".*\d\d:\d\d.*(Z|[+-]\d\d(:?\d\d)?)")
-_CLOCKS = ("", " %H:%M", " %H:%M:%S")
-_DATE_LIKE = re.compile(r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}")
-_FORMATS = tuple(
-    date.replace("/", sep) + clock
-    for sep in "/.-"
-    for date in ("%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d")
-    for clock in _CLOCKS
-)
-
-
-@dataclass(frozen=True)
-class Reading:
-    """How the values of a column can be read as times; `doubt` says why they may be misread."""
-
-    kind: str
-    unit: str | None = None
-    format: str | None = None
-    trust: float = 1.0
-    doubt: str = ""
 
 
 @dataclass(frozen=True)
@@ -101,7 +70,7 @@ def guess_time(
 
     `is_linked` says that the table points to others: a row of such a table is mostly an event.
     """
-    readings = [(column, reading) for column in columns if (reading := _reading(column)) is not None]
+    readings = [(column, reading) for column in columns if (reading := reading_of(column)) is not None]
     hopeful = [column for column, _ in readings if _meaning(column.name, noun)[0] != _REFUSED]
     found = [_candidate(c, reading, noun, is_linked, hopeful == [c]) for c, reading in readings]
     found = sorted(_without_days(found), key=lambda candidate: -candidate.confidence)
@@ -171,10 +140,10 @@ def _unknown_meaning(column: Column, is_linked: bool, is_alone: bool) -> tuple[f
     """What a name without a known meaning is worth: little, unless nothing else can be the time."""
     if not is_alone:
         return _NOT_SURE, "one of several times"
-    words = _time_words(column.name)
+    words = time_words(column.name)
     if words[-1:] == ("at",):
         return 0.85, "the only time of its table"
-    if is_linked and words[-1:] and words[-1] in _TIME_WORDS:
+    if is_linked and words[-1:] and words[-1] in TIME_WORDS:
         return 0.75, "the only time of a table that points to others"
     if is_linked and _is_sorted(column):
         return 0.72, "the only time of a table that points to others, and in its order"
@@ -190,10 +159,10 @@ def _is_sorted(column: Column) -> bool:
 
 def _meaning(name: str, noun: Noun) -> tuple[float, str]:
     """What the name says the time is of, as a strength and in words; 0 if it does not say."""
-    core = [singular(word) for word in _time_words(name) if word not in _TIME_WORDS]
+    core = [singular(word) for word in time_words(name) if word not in TIME_WORDS]
     own = {_stem(word) for word in noun}
-    if any(word in _OTHER_MEANING or word.startswith(_OTHER_BEGINNINGS) for word in core):
-        return _REFUSED, "but the name says something else than when the row was made"
+    if any(map(_OTHER_PARTS.search, split(name))) or any(word in _OTHER_MEANING for word in core):
+        return _REFUSED, "but the name says something other than when the row was made"
     if any(word in _LATER_STEP and _stem(word) not in own for word in core):
         return _REFUSED, "but the name says a later step"
     if any(word in _OF_THE_THING for word in core):
@@ -211,75 +180,3 @@ def _stem(word: str) -> str:
     """`ship` for shipped and shipment."""
     bare = _ENDINGS.sub("", singular(word))
     return bare[:-1] if len(bare) > 3 and bare[-1] == bare[-2] else bare
-
-
-def _time_words(name: str) -> tuple[str, ...]:
-    """The words of a name, with a time at the end of a word apart: `orderdate` is order + date."""
-    return tuple(part for word in split(name) if not word.isdigit() for part in _unglued(word))
-
-
-def _unglued(word: str) -> tuple[str, ...]:
-    if word in _TIME_WORDS or word in _OTHER_MEANING:
-        return (word,)
-    end = next((end for end in _GLUED if word.endswith(end)), "")
-    return (word.removesuffix(end), end) if end else (word,)
-
-
-def _reading(column: Column) -> Reading | None:
-    """How the values can be times, or None."""
-    if column.kind not in ("time", "text", "integer") or len(column.cells) == 0:
-        return None
-    if column.kind == "time":
-        return Reading("timestamp")
-    if column.kind == "text":
-        return _text_reading(column)
-    is_named = any(word in _TIME_WORDS or word in _RECORDED for word in _time_words(column.name))
-    return _number_reading(column) if is_named else None
-
-
-def _number_reading(column: Column) -> Reading | None:
-    bounds = pc.min_max(column.cells).as_py()
-    for unit, ticks in _EPOCHS.items():
-        if all(
-            _EPOCH_SECONDS[0] * ticks <= bounds[end] <= _EPOCH_SECONDS[1] * ticks for end in ("min", "max")
-        ):
-            return Reading(f"number of {unit} since 1970", unit=unit, trust=0.97)
-    if all(_parses(str(value), "%Y%m%d") for value in (*bounds.values(), *column.sample())):
-        return Reading("number", doubt="written like YYYYMMDD")
-    return None
-
-
-def _text_reading(column: Column) -> Reading | None:
-    first = column.cells[0].as_py()
-    if not _DATE_LIKE.match(first):
-        return None
-    texts = column.sample(1000)
-    if all(_is_iso(text) for text in texts):
-        mixed = len({bool(_ZONED.fullmatch(text)) for text in texts}) > 1
-        return Reading(
-            "ISO time in text",
-            trust=0.97,
-            doubt="some values have a zone, some have none" if mixed else "",
-        )
-    formats = [form for form in _FORMATS if all(_parses(text, form) for text in texts)]
-    if len(formats) == 1:
-        return Reading("time in text", format=formats[0], trust=0.95)
-    return Reading("time in text", doubt="the order of day and month is not certain") if formats else None
-
-
-def _is_iso(text: str) -> bool:
-    if not _ISO.fullmatch(text):
-        return False
-    try:
-        datetime.fromisoformat(text)
-    except ValueError:
-        return False
-    return True
-
-
-def _parses(text: str, form: str) -> bool:
-    try:
-        datetime.strptime(text, form)
-    except ValueError:
-        return False
-    return True

@@ -17,24 +17,25 @@ Mark = Literal["id", "code", "name", ""]
 Match = Literal["same", "tail", "head", "short", ""]
 
 
-def _words(text: str) -> frozenset[str]:
+def word_set(text: str) -> frozenset[str]:
+    """The words of a text with spaces, for lists of words that are looked up."""
     return frozenset(text.split())
 
 
 _MARKS: dict[str, Mark] = {
-    **dict.fromkeys(_words("id uuid guid key pk fk sk oid rowid identifier"), "id"),
-    **dict.fromkeys(_words("code no nr num number ref cd symbol slug"), "code"),
-    **dict.fromkeys(_words("name nm"), "name"),
+    **dict.fromkeys(word_set("id uuid guid key pk fk sk oid rowid identifier"), "id"),
+    **dict.fromkeys(word_set("code no nr num number ref cd symbol slug"), "code"),
+    **dict.fromkeys(word_set("name nm"), "name"),
 }
-_LEADING_MARKS = _words("id uuid guid pk fk sk")
-_TABLE_PREFIXES = _words("tbl tb dim fact fct stg raw src dbo public main vw")
+_LEADING_MARKS = word_set("id uuid guid pk fk sk")
+_TABLE_PREFIXES = word_set("tbl tb dim fact fct stg raw src dbo public main vw")
 _WRITTEN_SHORT = {
     "acct": "account", "addr": "address", "cat": "category", "cust": "customer", "dept": "department",
     "emp": "employee", "loc": "location", "mgr": "manager", "org": "organization", "prod": "product",
 }  # fmt: skip
 
 # Words that measure or count: such a column is neither a key nor a link, however unique it is.
-_MEASURES = _words(
+_MEASURES = word_set(
     "price amount cost total subtotal sum qty quantity count lat latitude lng lon long longitude alt "
     "altitude elevation score rating age height weight width length depth size area volume rate ratio "
     "percent percentage pct share value balance salary wage income revenue profit budget tax fee discount "
@@ -44,16 +45,17 @@ _MEASURES = _words(
     "year month day week hour minute second date time datetime timestamp ts epoch quarter weekday decade "
     "season flag unnamed line row"
 )
-_NUMBERED = _words("line row sequence seq position page version lap round rank step")
+_NUMBERED = word_set("line row sequence seq position page version lap round rank step")
 # Words that describe: equal values in two tables say nothing about a link.
-_ATTRIBUTES = _words(
+_ATTRIBUTES = word_set(
     "status state country gender sex type kind category class group city town region province county "
     "continent language lang locale currency color colour size unit flag name title label description "
     "comment note text email phone address street zip postcode tz timezone tzone zone role mode method "
     "channel source medium result outcome reason brand make model genre nationality race religion answer "
     "active enabled valid yes format"
 )
-_QUANTIFIERS = _words(
+_ELSEWHERE = word_set("external ext legacy old remote foreign upstream")
+_QUANTIFIERS = word_set(
     "is has had was were can should will did does num n nb no number count total avg mean max min"
 )
 
@@ -62,18 +64,20 @@ _SELF_PHRASES = {
     ("parent",), ("reply", "to"), ("in", "reply", "to"), ("report", "to"), ("duplicate", "of"),
     ("copy", "of"), ("child", "of"), ("part", "of"), ("superseded", "by"), ("replaced", "by"),
 }  # fmt: skip
-_SELF_ROLES = _words("parent ancestor predecessor successor superior root previous prev next")
-_CHIEFS = _words("manager supervisor boss chief")
-_STAFF = _words("employee staff worker personnel user person")
+_SELF_ROLES = word_set("parent ancestor predecessor successor superior root previous prev next")
+_CHIEFS = word_set("manager supervisor boss chief")
+_STAFF = word_set("employee staff worker personnel user person")
 _ROLES: dict[str, frozenset[str]] = {
-    **dict.fromkeys(_CHIEFS | _words("rep representative salesperson clerk cashier"), _STAFF),
+    **dict.fromkeys(_CHIEFS | word_set("rep representative salesperson clerk cashier"), _STAFF),
     **dict.fromkeys(
-        _words("owner author creator sender recipient receiver assignee reviewer approver follower followee"),
-        _words("user person"),
+        word_set(
+            "owner author creator sender recipient receiver assignee reviewer approver follower followee"
+        ),
+        word_set("user person"),
     ),
     **dict.fromkeys(
-        _words("origin orig dest destination departure arrival pickup dropoff"),
-        _words("airport station stop port terminal location"),
+        word_set("origin orig dest destination departure arrival pickup dropoff"),
+        word_set("airport station stop port terminal location"),
     ),
 }
 
@@ -83,8 +87,8 @@ _IRREGULAR = {
     "buses": "bus", "statuses": "status", "bonuses": "bonus", "campuses": "campus", "viruses": "virus",
     "caches": "cache", "shoes": "shoe", "quizzes": "quiz",
 }  # fmt: skip
-_UNCHANGED = _words("series species news media data gas lens bias atlas canvas alias")
-_IN_IE = _words("movie cookie calorie rookie zombie pie tie")
+_UNCHANGED = word_set("series species news media data gas lens bias atlas canvas alias")
+_IN_IE = word_set("movie cookie calorie rookie zombie pie tie")
 
 
 @lru_cache(maxsize=8192)
@@ -157,6 +161,11 @@ class Words:
     def is_done_by(self) -> bool:
         """Whether the name says by whom something was done (`created_by`)."""
         return self.all[-1:] == ("by",) and len(self.all) > 1 and self.all[-2].endswith("ed")
+
+    @property
+    def is_from_elsewhere(self) -> bool:
+        """Whether the name says that the number is that of another system (`legacy_customer_id`)."""
+        return any(word in _ELSEWHERE for word in self.all)
 
     @property
     def is_plural(self) -> bool:

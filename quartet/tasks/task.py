@@ -27,7 +27,7 @@ from quartet.tasks.labels import (
 )
 from quartet.tasks.seeds import Seeds, Target
 from quartet.tasks.spec import TaskSpec, spec_from_dict
-from quartet.tasks.splits import SPLITS, Split, Splits, propose, split_of_labels
+from quartet.splits import SPLITS, Split, Splits, propose, split_of_labels
 from quartet.tasks.vault import Vault
 from quartet.times import parse_instant, to_utc
 

@@ -119,29 +119,24 @@ def _address_of_server(rest: str) -> Address:
 
 def _split(rest: str) -> SplitResult:
     """The parts of the URL. A password that is not encoded is refused before it is taken for a host."""
-    parts = urlsplit(f"postgresql://{rest}")
-    if (
-        rest.count("@") > parts.netloc.count("@")
-        or rest.count("@") > 1
-        or parts.fragment
-        or not _has_port(parts)
-    ):
+    try:
+        parts = urlsplit(f"postgresql://{rest}")
+        is_clear = parts.port != 0 and not parts.fragment
+    except ValueError:
+        raise _malformed() from None
+    if not is_clear or rest.count("@") > min(1, parts.netloc.count("@")):
         raise _malformed()
     return parts
 
 
-def _has_port(parts: SplitResult) -> bool:
-    try:
-        return parts.port is None or parts.port > 0
-    except ValueError:
-        return False
-
-
 def _words(query: str) -> dict[str, str]:
     try:
-        return dict(parse_qsl(query, keep_blank_values=True, strict_parsing=True)) if query else {}
+        words = dict(parse_qsl(query, keep_blank_values=True, strict_parsing=True)) if query else {}
     except ValueError:
         raise _malformed() from None
+    if not all(word.isidentifier() for word in words):
+        raise _malformed()
+    return words
 
 
 def _malformed() -> UsageError:
@@ -149,7 +144,7 @@ def _malformed() -> UsageError:
     return UsageError(
         "C13",
         "the database URL is not of the form postgresql://user:password@host:port/database?schema=name",
-        "write @ as %40, / as %2F, ? as %3F, # as %23 and : as %3A inside the user and the password",
+        "write @ as %40, / as %2F, ? as %3F, # as %23, [ as %5B and : as %3A in the user and the password",
     )
 
 

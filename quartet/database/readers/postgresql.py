@@ -50,9 +50,10 @@ _SETTINGS = {
 _CONNECTION_DEFAULTS = {"connect_timeout": "5"}
 
 _RELATIONS = """
-SELECT relname::text AS name, relkind::text AS kind, relispartition AS is_partition,
+SELECT relname::text AS name, relkind::text AS kind,
        row_security_active(c.oid) AS is_filtered, has_table_privilege(c.oid, 'SELECT') AS is_readable
-FROM pg_class c WHERE relnamespace = {schema}::regnamespace AND relkind IN ('r', 'p', 'v', 'm', 'f')
+FROM pg_class c
+WHERE relnamespace = {schema}::regnamespace AND relkind IN ('r', 'p', 'v', 'm', 'f') AND NOT relispartition
 ORDER BY relname
 """
 # Domains give way to the type beneath, however deep.
@@ -156,10 +157,7 @@ class PostgresqlEngine:
         tables = {
             row["name"]: _declared(row["name"], columns[row["name"]], keys)
             for row in relations
-            if row["kind"] in "rp"
-            and not row["is_partition"]
-            and row["is_readable"]
-            and row["name"] in columns
+            if row["kind"] in "rp" and row["is_readable"] and row["name"] in columns
         }
         return Catalogue(self._schema, tables, self._findings(relations, columns))
 
@@ -224,8 +222,7 @@ class PostgresqlEngine:
 
 
 def _is_hidden(row: Mapping[str, Any]) -> bool:
-    is_table = row["kind"] in "rp" and not row["is_partition"]
-    return is_table and (row["is_filtered"] or not row["is_readable"])
+    return row["kind"] in "rp" and (row["is_filtered"] or not row["is_readable"])
 
 
 def _hidden_from_user(row: Mapping[str, Any]) -> Finding:

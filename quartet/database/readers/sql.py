@@ -195,7 +195,7 @@ def _column(tables: Mapping[str, pa.Table], place: tuple[str, str]) -> pa.Chunke
 
 def _is_text(column: pa.ChunkedArray) -> bool:
     """Whether there is text in the column: an empty one may have any type and says nothing."""
-    return pa.types.is_string(column.type) and column.null_count < len(column)
+    return bool(pa.types.is_string(column.type) and column.null_count < len(column))
 
 
 def _as_text(table: pa.Table, column: str) -> pa.Table:

@@ -268,20 +268,15 @@ def _as_declared(declared: Column, column: pa.ChunkedArray) -> pa.ChunkedArray:
         is_truth = ends["min"] is None or (ends["min"] >= 0 and ends["max"] <= 1)
         return column.cast(pa.bool_()) if is_truth else column
     if pa.types.is_string(column.type) and declared.type.startswith(("DATE", "TIMESTAMP")):
-        return _times(column, declared.type == "DATE")
+        return _times(declared, column)
     return column
 
 
-def _times(column: pa.ChunkedArray, may_be_dates: bool) -> pa.ChunkedArray:
+def _times(declared: Column, column: pa.ChunkedArray) -> pa.ChunkedArray:
     """ISO text as dates, as times without a zone or as times in UTC; any other text as it is."""
-    kinds = [pa.date32()] if may_be_dates else []
-    for kind in (
-        *kinds,
-        pa.timestamp("us"),
-        pa.timestamp("us", "UTC"),
-        pa.timestamp("ns"),
-        pa.timestamp("ns", "UTC"),
-    ):
+    zones = ["UTC", None] if declared.type.endswith(("TZ", "WITH TIME ZONE")) else [None, "UTC"]
+    kinds = [pa.timestamp(unit, zone) for unit in ("us", "ns") for zone in zones]
+    for kind in [pa.date32(), *kinds] if declared.type == "DATE" else kinds:
         try:
             return column.cast(kind)
         except pa.ArrowInvalid:

@@ -6,6 +6,7 @@ codes in text may be linked by their values alone.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -117,7 +118,7 @@ def _by_codes(column: Column, target: Target) -> Possible | None:
 
 
 def _shown(share: float, column: Column) -> str:
-    return f"{int(share * 100)} % of {len(column.distinct):,} values are keys of"
+    return f"{math.floor(share * 100 + 1e-9)} % of {len(column.distinct):,} values are keys of"
 
 
 def _possible(column: Column, target: Target, confidence: float, why: str) -> Possible:

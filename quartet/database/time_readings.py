@@ -21,8 +21,9 @@ _EPOCH_WORDS = word_set(
 _GLUED = ("timestamp", "datetime", "date", "time")
 _EPOCHS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _EPOCH_SECONDS = (631_152_000, 4_102_444_800)  # 1990 to 2100
-_ISO = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d([.,]\d{1,9})?)?(Z|[+-]\d\d(:?\d\d)?)?)?")
+_ISO = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,9})?)?(Z|[+-]\d\d(:?\d\d)?)?)?")
 _ZONED = re.compile(r".*\d\d:\d\d.*(Z|[+-]\d\d(:?\d\d)?)")
+_EMPTY = frozenset({"", "NaT", "null", "None", "\\N"})
 _CLOCKS = ("", " %H:%M", " %H:%M:%S")
 _DATE_LIKE = re.compile(r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}")
 _FORMATS = tuple(
@@ -57,32 +58,26 @@ def reading_of(column: Column) -> Reading | None:
 
 
 def _number_reading(column: Column) -> Reading | None:
-    bounds = pc.min_max(column.cells).as_py()
+    """A count of s, ms, us or ns since 1970, or a day written YYYYMMDD, if all values can be that."""
+    low, high = pc.min_max(column.cells).as_py().values()
     for unit, ticks in _EPOCHS.items():
-        if all(
-            _EPOCH_SECONDS[0] * ticks <= bounds[end] <= _EPOCH_SECONDS[1] * ticks for end in ("min", "max")
-        ):
+        if _EPOCH_SECONDS[0] * ticks <= low and high <= _EPOCH_SECONDS[1] * ticks:
             return Reading(f"number of {unit} since 1970", unit=unit, trust=0.97)
-    if all(_parses(str(value), "%Y%m%d") for value in (*bounds.values(), *column.sample())):
-        return Reading("number", doubt="written like YYYYMMDD")
-    return None
+    is_day = low >= 1900_01_01 and all(_parses(str(day), "%Y%m%d") for day in (low, high, *column.sample()))
+    return Reading("number written YYYYMMDD", format="%Y%m%d", trust=0.95) if is_day else None
 
 
 def _text_reading(column: Column) -> Reading | None:
-    first = column.cells[0].as_py()
-    if not _DATE_LIKE.match(first):
+    if not any(map(_DATE_LIKE.match, column.sample(20))):
         return None
-    texts = column.sample(1000)
-    if all(_is_iso(text) for text in texts):
-        mixed = len({bool(_ZONED.fullmatch(text)) for text in texts}) > 1
-        return Reading(
-            "ISO time in text",
-            trust=0.97,
-            doubt="some values have a zone, some have none" if mixed else "",
-        )
+    texts = [text for text in column.sample() if text not in _EMPTY]
+    if all(map(_is_iso, texts)):
+        is_mixed = len({bool(_ZONED.fullmatch(text)) for text in texts}) > 1
+        doubt = "some values have a zone and some have none" if is_mixed else ""
+        return Reading("ISO time in text", trust=0.97, doubt=doubt)
     formats = [form for form in _FORMATS if all(_parses(text, form) for text in texts)]
     if len(formats) == 1:
-        return Reading("time in text", format=formats[0], trust=0.95)
+        return Reading(f"text of the form {formats[0]}", format=formats[0], trust=0.95)
     return Reading("time in text", doubt="the order of day and month is not certain") if formats else None
 
 

@@ -82,18 +82,20 @@ def _target_copies(task: Task) -> list[Finding]:
         found.append(note("L03", entity.name, text))
     for name in entity.data.column_names:
         if name not in keys:
-            values = _as_numbers(entity.data[name].take(pa.array(rows)), target)
-            found += _copy_findings(task, f"{entity.name}.{name}", values, target)
+            column = entity.data[name].take(pa.array(rows))
+            found += _copy_findings(task, f"{entity.name}.{name}", column, target)
     return found
 
 
 def _copy_findings(
-    task: Task, where: str, values: NDArray[np.float64] | None, target: NDArray[np.float64]
+    task: Task, where: str, column: pa.ChunkedArray, target: NDArray[np.float64]
 ) -> list[Finding]:
+    values = _as_numbers(column, target)
     if values is None:
         return []
     filled = ~np.isnan(values)
-    if filled.all() and len(values) > 1 and (_equal(values, target) or _equal(-values, target)):
+    is_number = not pa.types.is_string(column.type)
+    if is_number and filled.all() and (_equal(values, target) or _equal(-values, target)):
         text = f'column "{where}" equals the target in 100 % of rows: looks like a leak'
         return [
             warning("L04", where, text, len(values), f"add [{where.replace('.', ', ')}] to remove_columns")

@@ -119,24 +119,25 @@ def _address_of_server(rest: str) -> Address:
 
 def _split(rest: str) -> SplitResult:
     """The parts of the URL. A password that is not encoded is refused before it is taken for a host."""
-    try:
-        parts = urlsplit(f"postgresql://{rest}")
-        is_clear = parts.port != 0 and not parts.fragment
-    except ValueError:
-        raise _malformed() from None
-    if not is_clear or rest.count("@") > min(1, parts.netloc.count("@")):
+    parts = _parsed(rest)
+    if parts is None or parts.fragment or rest.count("@") > min(1, parts.netloc.count("@")):
         raise _malformed()
     return parts
 
 
-def _words(query: str) -> dict[str, str]:
+def _parsed(rest: str) -> SplitResult | None:
     try:
-        words = dict(parse_qsl(query, keep_blank_values=True, strict_parsing=True)) if query else {}
+        parts = urlsplit(f"postgresql://{rest}")
+        return parts if parts.port != 0 else None
     except ValueError:
-        raise _malformed() from None
-    if not all(word.isidentifier() for word in words):
+        return None
+
+
+def _words(query: str) -> dict[str, str]:
+    pairs = [pair.partition("=") for pair in query.split("&")] if query else []
+    if not all(word.isidentifier() and equals for word, equals, _ in pairs):
         raise _malformed()
-    return words
+    return {word: unquote(value) for word, _, value in pairs}
 
 
 def _malformed() -> UsageError:

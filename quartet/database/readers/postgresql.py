@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from typing import Any
 
 import pyarrow as pa
@@ -99,13 +99,20 @@ def open_postgresql(connection: Mapping[str, str], schema: str, location: str) -
     dbapi = driver("adbc_driver_postgresql.dbapi", "adbc-driver-postgresql")
     words = {**_CONNECTION_DEFAULTS, **connection, "client_encoding": "UTF8"}
     secrets = [connection[word] for word in SECRETS if connection.get(word)]
-    with ExitStack() as stack:
-        try:
-            opened = stack.enter_context(closing(dbapi.connect(_connection_text(words), autocommit=True)))
-            engine = PostgresqlEngine(opened, schema, location, secrets)
-        except driver_errors() as error:
-            raise _no_connection(reason_of(error), connection, location, secrets) from None
-        yield engine
+    opened, failure = _connected(dbapi, words)
+    # Raised here and not in a handler: the driver's own words must not hang on to the error.
+    if failure:
+        raise _no_connection(_without(secrets, failure), connection, location)
+    with closing(opened):
+        yield PostgresqlEngine(opened, schema, location, secrets)
+
+
+def _connected(dbapi: Any, words: Mapping[str, str]) -> tuple[Any, str]:
+    """The connection, or the reason why there is none."""
+    try:
+        return dbapi.connect(_connection_text(words), autocommit=True), ""
+    except driver_errors() as error:
+        return None, reason_of(error)
 
 
 def _connection_text(words: Mapping[str, str]) -> str:
@@ -113,10 +120,7 @@ def _connection_text(words: Mapping[str, str]) -> str:
     return " ".join(f"{word}='{value}'" for word, value in escaped.items())
 
 
-def _no_connection(
-    reason: str, connection: Mapping[str, str], location: str, secrets: list[str]
-) -> QuartetError:
-    reason = _without(secrets, reason)
+def _no_connection(reason: str, connection: Mapping[str, str], location: str) -> QuartetError:
     what = f'no connection to "{location}": {reason}'
     if "invalid connection option" in reason or re.search(r'database ".*" does not exist', reason):
         return UsageError("C01", what, "correct the name in the URL")
@@ -142,9 +146,9 @@ class PostgresqlEngine:
         self._secrets = secrets
         self._partitioned: set[str] = set()
         # The driver's own transactions cannot go on after an error; these can, by savepoints.
-        self._execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        self._run("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
         for name, value in _SETTINGS.items():
-            self._execute(f"SET LOCAL {name} = {literal(value)}")
+            self._run(f"SET LOCAL {name} = {literal(value)}")
 
     def catalogue(self) -> Catalogue:
         self._check_schema()
@@ -202,23 +206,22 @@ class PostgresqlEngine:
         return rows
 
     def query(self, sql: str) -> pa.Table:
+        self._run("SAVEPOINT before_query")
         try:
-            self._execute("SAVEPOINT before_query")
-            return self._fetch(sql)
+            return self._run(sql, has_rows=True)
+        except QueryError:
+            with suppress(QueryError):
+                self._run("ROLLBACK TO SAVEPOINT before_query")
+            raise
+
+    def _run(self, sql: str, has_rows: bool = False) -> pa.Table | None:
+        try:
+            with closing(self._connection.cursor()) as cursor:
+                cursor.execute(sql)
+                return cursor.fetch_arrow_table() if has_rows else None
         except driver_errors() as error:
-            with suppress(*driver_errors()):
-                self._execute("ROLLBACK TO SAVEPOINT before_query")
             reason = _without(self._secrets, reason_of(error))
             raise QueryError(reason, "check that this user may read the tables, and run again") from None
-
-    def _fetch(self, sql: str) -> pa.Table:
-        with closing(self._connection.cursor()) as cursor:
-            cursor.execute(sql)
-            return cursor.fetch_arrow_table()
-
-    def _execute(self, sql: str) -> None:
-        with closing(self._connection.cursor()) as cursor:
-            cursor.execute(sql)
 
 
 def _is_hidden(row: Mapping[str, Any]) -> bool:

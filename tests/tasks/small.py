@@ -1,0 +1,63 @@
+"""A small shop for the tests of tasks: 40 customers, one order each on some days of 2023."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from quartet.database.database import Database
+from quartet.database.schema import FACTS, ForeignKey, Schema, TableSchema, TimeColumn
+
+DAY = 86_400 * 10**9
+START = int(np.datetime64("2023-01-01", "ns").astype(np.int64))
+NUM_DAYS = 300
+
+CHURN_SQL = """
+    SELECT t.timestamp, o.customer AS customer,
+           CAST(COUNT(*) FILTER (WHERE o.bought > t.timestamp) = 0 AS BIGINT) AS churned
+    FROM timestamps t
+    JOIN orders o ON o.bought > t.timestamp - INTERVAL '30 days'
+                 AND o.bought <= t.timestamp + INTERVAL '{timedelta}'
+    GROUP BY t.timestamp, o.customer
+    HAVING MIN(o.bought) <= t.timestamp
+"""
+CHURN = {
+    "name": "churn",
+    "task_type": "binary_classification",
+    "entity_table": "customers",
+    "entity_col": "customer",
+    "target_col": "churned",
+    "time_col": "timestamp",
+    "timedelta": "10 days",
+    "sql": CHURN_SQL,
+}
+
+
+def small_shop(rng_seed: int = 0, **extra_customer_columns: object) -> Database:
+    """Customers C00..C39, known from the start, who order on random days with their own rates."""
+    rng = np.random.default_rng(rng_seed)
+    names = [f"C{k:02d}" for k in range(40)]
+    rate = rng.uniform(0.02, 0.25, 40)
+    orders = [(names[c], day) for day in range(NUM_DAYS) for c in range(40) if rng.random() < rate[c]]
+    customers = {"customer": names, "age": rng.integers(18, 80, 40), **extra_customer_columns}
+    tables = {
+        "customers": pa.table(customers),
+        "orders": pa.table(
+            {
+                "order": np.arange(len(orders)),
+                "customer": [name for name, _ in orders],
+                "bought": pa.array([START + DAY * day for _, day in orders], pa.timestamp("ns")),
+                "amount": rng.gamma(2.0, 10.0, len(orders)),
+            }
+        ),
+    }
+    schema = Schema(
+        {
+            "customers": TableSchema(("customer",), settled=FACTS),
+            "orders": TableSchema(
+                ("order",), (ForeignKey(("customer",), "customers"),), TimeColumn("bought"), settled=FACTS
+            ),
+        },
+        name="small",
+    )
+    return Database.build(tables, schema)

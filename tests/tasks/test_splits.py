@@ -1,0 +1,103 @@
+"""Cut-offs and prediction times, exact in integers."""
+
+from __future__ import annotations
+
+import contextlib
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from quartet.errors import TimeError
+from quartet.splits import DAY, SPLITS, Splits, forecast_times, propose, split_of_labels
+from quartet.times import parse_instant
+
+
+def at(text: str) -> int:
+    return parse_instant(text, "test")
+
+
+def test_cut_offs_must_increase() -> None:
+    with pytest.raises(TimeError) as caught:
+        Splits(at("2024-01-01"), at("2023-12-01"))
+    assert str(caught.value) == (
+        "error[T12] cut-offs must increase: val 2024-01-01, test 2023-12-01. Fix: give a later test_timestamp"
+    )
+
+
+def test_forecast_times_of_rel_f1_end_where_relbench_ends() -> None:
+    """40 windows of 30 days from 2005 end on 2008-03-16; a floating-point length loses that one."""
+    splits, span = Splits(at("2005-01-01"), at("2010-01-01")), (at("1950-05-13"), at("2023-11-26"))
+    times = forecast_times("val", splits, 30 * DAY, 40, span)
+    assert len(times) == 40
+    assert times[-1] == at("2008-03-16")
+
+
+@given(
+    horizon=st.integers(1, 400),
+    windows=st.integers(1, 60),
+    room=st.integers(0, 3000),
+    offset=st.integers(0, DAY - 1),
+)
+def test_forecast_windows_end_in_time(horizon: int, windows: int, room: int, offset: int) -> None:
+    step = horizon * DAY
+    val = at("2010-01-01") + offset
+    splits = Splits(val, val + step + room * DAY)
+    span = (val - 10 * step, splits.test + step + room * DAY)
+    train, valid, test = (forecast_times(split, splits, step, windows, span) for split in SPLITS)
+    assert train.max() + step == splits.val
+    assert span[0] <= train.min() < span[0] + step
+    for times, start, limit in ((valid, splits.val, splits.test), (test, splits.test, span[1])):
+        expected = [start + k * step for k in range(windows) if start + (k + 1) * step <= limit]
+        assert times.tolist() == expected
+
+
+def test_window_past_the_end_of_the_data() -> None:
+    splits = Splits(at("2024-03-01"), at("2024-06-01"))
+    with pytest.raises(TimeError) as caught:
+        forecast_times("test", splits, 30 * DAY, 1, (at("2023-01-01"), at("2024-06-12")))
+    assert str(caught.value) == (
+        "error[T13] labels for 2024-06-01 need data until 2024-07-01; data ends 2024-06-12. "
+        "Fix: move test_timestamp or shorten the horizon"
+    )
+
+
+def test_too_few_training_times() -> None:
+    with pytest.raises(TimeError, match=r"error\[T13\] only 1 training times of 30 days fit between"):
+        forecast_times("train", Splits(0, 60 * DAY), 30 * DAY, 1, (-40 * DAY, 100 * DAY))
+
+
+@given(first=st.integers(-(10**18), 10**18), days=st.integers(1, 20_000), horizon=st.integers(0, 200))
+def test_proposed_cut_offs_leave_room(first: int, days: int, horizon: int) -> None:
+    last = first + days * DAY
+    room = max(horizon * DAY, (last - first) // 10)
+    if (
+        days < 10 or 5 * horizon > days
+    ):  # short spans may or may not leave room; they must never leave too little
+        with contextlib.suppress(TimeError):
+            assert propose(first, last, horizon * DAY).val - first >= room
+        return
+    splits = propose(first, last, horizon * DAY)
+    assert splits.is_proposed
+    assert splits.test + horizon * DAY <= last
+    assert splits.val + horizon * DAY <= splits.test
+    assert splits.val > first
+
+
+@given(
+    st.lists(st.integers(0, 100), min_size=1, max_size=50),
+    st.integers(0, 30),
+    st.integers(10, 50),
+    st.integers(1, 40),
+)
+def test_label_rows_never_reach_over_a_cut_off(times: list[int], horizon: int, val: int, gap: int) -> None:
+    time = np.array(times, dtype=np.int64)
+    splits = Splits(val, val + gap)
+    chosen = split_of_labels(time, horizon, splits)
+    assert all(t + horizon <= splits.val for t in time[chosen["train"]])
+    assert all(t >= splits.val and t + horizon <= splits.test for t in time[chosen["val"]])
+    assert all(t >= splits.test for t in time[chosen["test"]])
+    assert (sum(mask.astype(int) for mask in chosen.values()) <= 1).all()
+    if horizon == 0:
+        assert (sum(mask.astype(int) for mask in chosen.values()) == 1).all()

@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test check format lint types bench-graph clean
+.PHONY: demo test lint check format bench-graph clean
 
 demo: $(READY)
 	$(BIN)/quartet inspect demo --draw out/demo-schema.svg
@@ -13,11 +13,12 @@ demo: $(READY)
 test: $(READY)
 	$(BIN)/python -m pytest
 
-check: $(READY)
+lint: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest
+
+check: lint test
 
 format: $(READY)
 	$(BIN)/ruff format .

@@ -16,11 +16,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from quartet.errors import TaskError
-from quartet.times import to_arrow
+from quartet.times import show_span, to_arrow
 
 TIME_LIMIT_SECONDS = 600.0
 MEMORY_LIMIT = "8GB"
-_DAY = 86_400 * 10**9
 
 
 def run_task_sql(
@@ -46,21 +45,13 @@ def run_task_sql(
             "lock_configuration = true",
         ):
             connection.execute(f"SET {setting}")
-        statement = _single_select(connection, sql.replace("{timedelta}", interval(horizon)), where)
+        statement = _single_select(connection, sql.replace("{timedelta}", show_span(horizon)), where)
         return _run(connection, statement, where, time_limit)
     except duckdb.Error as error:
         reason = re.sub(r"\s+", " ", str(error)).strip()
         raise TaskError("L12", f"{where}: the SQL failed: {reason}", "correct the SQL of the task") from None
     finally:
         connection.close()
-
-
-def interval(horizon: int) -> str:
-    """A span as DuckDB's INTERVAL text."""
-    days, rest = divmod(horizon, _DAY)
-    seconds, ns = divmod(rest, 10**9)
-    text = f"{days} days {seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
-    return text + (f".{ns // 1000:06d}" if ns else "")
 
 
 def _single_select(connection: Any, sql: str, where: str) -> Any:

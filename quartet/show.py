@@ -14,8 +14,8 @@ from quartet.database.database import Database, Relation
 from quartet.database.schema import Origin
 from quartet.database.table import Table
 from quartet.findings import Finding, Level
-from quartet.tasks.seeds import Seeds
 from quartet.splits import SPLITS
+from quartet.tasks.seeds import Seeds
 from quartet.tasks.task import Task, task_names
 from quartet.tasks.vault import balance
 from quartet.times import NEVER, show_instant, show_span

@@ -9,11 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quartet.errors import TimeError
-from quartet.times import show_instant, show_span
+from quartet.times import DAY, show_instant, show_span
 
 Split = Literal["train", "val", "test"]
 SPLITS: tuple[Split, ...] = ("train", "val", "test")
-DAY = 86_400 * 10**9
 _PROPOSED_SHARE = 0.1
 _FEWEST_TRAIN_TIMES = 3
 

@@ -107,7 +107,7 @@ class Database:
         relations = []
         for table in built.values():
             for foreign_key in table.schema.foreign_keys:
-                relation, found = _relate(table, foreign_key, built, schema.on_dangling)
+                relation, found = _relate(table, foreign_key, built, schema.on_dangling or "drop")
                 relations.append(relation)
                 report += found
         report += _structure_findings(built, relations)
@@ -176,12 +176,24 @@ class Database:
         """A digest of everything a model could see: schema and cells, in row order."""
         digest = hashlib.sha256()
         for table in self.tables.values():
-            facts = (table.name, table.schema.primary_key, table.schema.time, table.schema.available_at)
+            time = table.schema.time.column if table.schema.time else None
+            facts = (table.name, table.primary_key, time, table.schema.available_at)
             links = [(fk.columns, fk.table, fk.references) for fk in table.schema.foreign_keys]
-            digest.update(repr((facts, links, table.data.schema.names)).encode())
-            with pa.ipc.new_stream(_Sink(digest), table.data.schema.remove_metadata()) as stream:
-                stream.write_table(table.data.replace_schema_metadata(None).combine_chunks())
+            columns = [(field.name, str(field.type)) for field in table.data.schema]
+            digest.update(repr((facts, links, columns)).encode())
+            digest.update(table.known_at.tobytes())
+            for column in table.data.columns:
+                _digest_cells(digest, column)
         return digest.hexdigest()
+
+
+def _digest_cells(digest: Any, column: pa.ChunkedArray) -> None:
+    """Digests which cells are filled, and what with: neither chunks nor the bytes under empty cells count."""
+    for part in (column.is_valid(), column.drop_null()):
+        whole = part.cast(pa.uint8()) if pa.types.is_boolean(part.type) else part  # bits have ragged ends
+        table = pa.table([whole.combine_chunks()], names=["cells"])
+        with pa.ipc.new_stream(_Sink(digest), table.schema) as stream:
+            stream.write_table(table)
 
 
 class _Sink:
@@ -215,23 +227,22 @@ def _complete(source: Source) -> Schema:
 
 
 def _resolved(schema: Schema, tables: Mapping[str, pa.Table]) -> Schema:
-    """The schema with names that hold a comma or a dot read as names where such a name exists."""
+    """The schema with `a, b` or `a.b` read as one name where there is such a name and no `a`."""
 
-    def key(table: str, fk: ForeignKey) -> ForeignKey:
-        whole, target = ", ".join(fk.columns), ".".join((fk.table, ", ".join(fk.references)))
-        if len(fk.columns) > 1 and whole in tables[table].column_names:
-            fk = replace(fk, columns=(whole,))
-        if fk.references and target in tables:
-            fk = replace(fk, table=target, references=())
-        return fk
+    def columns(table: str, names: tuple[str, ...]) -> tuple[str, ...]:
+        known, whole = tables[table].column_names, ", ".join(names)
+        return (whole,) if whole in known and not set(names) <= set(known) else names
 
-    return replace(
-        schema,
-        tables={
-            name: replace(t, foreign_keys=tuple(key(name, fk) for fk in t.foreign_keys))
-            for name, t in schema.tables.items()
-        },
-    )
+    def link(table: str, fk: ForeignKey) -> ForeignKey:
+        fk = replace(fk, columns=columns(table, fk.columns))
+        whole = f"{fk.table}.{', '.join(fk.references)}"
+        return replace(fk, table=whole, references=()) if whole in tables and fk.table not in tables else fk
+
+    def resolved(name: str, table: TableSchema) -> TableSchema:
+        links = tuple(link(name, fk) for fk in table.foreign_keys)
+        return replace(table, primary_key=columns(name, table.primary_key), foreign_keys=links)
+
+    return replace(schema, tables={name: resolved(name, t) for name, t in schema.tables.items()})
 
 
 def _check_table_names(tables: Mapping[str, pa.Table]) -> None:
@@ -302,11 +313,12 @@ def _parent(label: str, foreign_key: ForeignKey, tables: Mapping[str, Table]) ->
 
 
 def _target_map(label: str, foreign_key: ForeignKey, parent: Table, target: tuple[str, ...]) -> KeyMap:
-    if len(foreign_key.columns) != len(target):
+    count = len(foreign_key.columns)
+    if count != len(target):
+        names = ", ".join(f'"{name}"' for name in foreign_key.columns)
         raise SchemaError(
             "S06",
-            f"foreign key ({', '.join(foreign_key.columns)}) of {label.split('.')[0]} has "
-            f"{len(foreign_key.columns)} column{'s' if len(foreign_key.columns) > 1 else ''}, "
+            f"{label}: foreign key ({names}) has {count} column{'s' if count > 1 else ''}, "
             f'key of "{parent.name}" has {len(target)}',
             "name as many columns as the key has",
         )

@@ -7,7 +7,7 @@ from typing import Any
 import yaml
 
 from quartet.database.database import Database
-from quartet.database.schema import ForeignKey, Origin, TableSchema, TimeColumn
+from quartet.database.schema import ForeignKey, Origin, TableSchema, TimeColumn, quoted
 from quartet.times import show_instant
 
 
@@ -74,13 +74,13 @@ def schema_yaml(database: Database) -> str:
     for word in ("name", "description", "val_timestamp", "test_timestamp"):
         if getattr(schema, word):
             lines.append(f"{word}: {_scalar(getattr(schema, word))}")
-    lines += [f"on_dangling: {schema.on_dangling}", "tables:"]
+    lines += [f"on_dangling: {schema.on_dangling or 'drop'}", "tables:"]
     for name, table in database.tables.items():
         lines.append(f"  {_scalar(name)}:")
         lines += [f"    {line}" for line in _table_lines(table.schema)]
         lines += [
-            f"    # possible {g.fact}: {', '.join(g.columns)}{f' -> {g.target}' if g.target else ''} "
-            f"({g.confidence:.0%}: {g.why})".replace("\n", " ")
+            f"    # possible {g.fact}: {_shown(', '.join(g.columns))}{_shown(f' -> {g.target}' if g.target else '')} "
+            f"({g.confidence:.0%}: {_shown(g.why)})"
             for g in database.possible
             if g.table == name
         ]
@@ -88,7 +88,7 @@ def schema_yaml(database: Database) -> str:
 
 
 def _table_lines(table: TableSchema) -> list[str]:
-    key = _columns(table.primary_key) if table.primary_key else "null"
+    key = _key(table.primary_key) if table.primary_key else "null"
     lines = [f"pkey: {key}{_remark(table.key_origin) if table.primary_key else ''}"]
     lines += _time_lines(table.time) if table.time else ["time_col: null"]
     if table.available_at:
@@ -105,20 +105,32 @@ def _time_lines(time: TimeColumn) -> list[str]:
 
 
 def _link_line(fk: ForeignKey) -> str:
-    target = fk.table + (f".{', '.join(fk.references)}" if fk.references else "")
-    return f"{_scalar(', '.join(fk.columns))}: {_scalar(target)}{_remark(fk.origin)}"
+    target = quoted(fk.table, ".") + (f".{_listed(fk.references)}" if fk.references else "")
+    return f"{_scalar(_listed(fk.columns))}: {_scalar(target)}{_remark(fk.origin)}"
 
 
-def _columns(names: tuple[str, ...]) -> str:
-    return _scalar(names[0]) if len(names) == 1 else "[" + ", ".join(map(_scalar, names)) + "]"
+def _listed(names: tuple[str, ...]) -> str:
+    return ", ".join(quoted(name, ",") for name in names)
+
+
+def _key(names: tuple[str, ...]) -> str:
+    is_plain = len(names) == 1 and quoted(names[0], ",") == names[0]
+    return _scalar(names[0]) if is_plain else "[" + ", ".join(map(_scalar, names)) + "]"
 
 
 def _remark(origin: Origin) -> str:
     if not origin.is_inferred:
         return ""
-    return f"  # inferred, {origin.confidence:.0%}: {' '.join(origin.why.split())}"
+    return f"  # inferred, {origin.confidence:.0%}: {_shown(origin.why)}"
+
+
+def _shown(text: str) -> str:
+    """A text fit for a comment, which no line break may end and no control character may spoil."""
+    return "".join(letter if letter.isprintable() else " " for letter in text)
 
 
 def _scalar(text: str) -> str:
-    """A text as one YAML scalar on one line."""
-    return yaml.safe_dump(text, allow_unicode=True, width=10**9, default_style=None).splitlines()[0]
+    """A text as one YAML scalar on one line, also inside a list."""
+    is_plain = text.isprintable() and not set(text) & set(",[]{}")
+    style = None if is_plain else '"'
+    return yaml.safe_dump(text, allow_unicode=True, width=10**9, default_style=style).splitlines()[0]

@@ -20,7 +20,6 @@ from quartet.database.time_readings import TIME_WORDS, Reading, reading_of, time
 
 MARGIN = 0.06  # two columns that are closer than this are equally good
 _NOT_SURE = 0.6
-_MANY_MISSING = 0.2
 _GOOD, _BEGINS, _REFUSED = 0.93, 0.8, 0.45
 
 
@@ -131,7 +130,6 @@ def _candidate(column: Column, reading: Reading, noun: Noun, is_linked: bool, is
         reasons.append(f"empty in {column.num_missing:,} of {column.num_rows:,} rows")
     if reading.doubt:
         reasons.append(reading.doubt)
-    if reading.doubt or missing > _MANY_MISSING:
         strength = min(strength, _NOT_SURE)
     return Candidate(column, reading, round(strength, 2), ", ".join(reasons))
 

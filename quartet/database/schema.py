@@ -21,11 +21,13 @@ One file format serves everywhere: RelBench's `manifest.yaml`, plus a few option
         on_missing_time: error           # or: drop, never_visible
 
 A word that is absent is open, and will be inferred and shown as inferred; a word that is
-present, null included, is settled.
+present, null included, is settled. Under fkeys, a name that holds a comma, a dot or a quote is
+written in double quotes, as in a CSV file: `'"net, total"': '"v1.sums".code'`.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -35,8 +37,8 @@ import yaml
 
 from quartet.errors import SchemaError, UsageError, did_you_mean
 
-Fact = Literal["pkey", "time_col", "fkeys"]
-FACTS: frozenset[Fact] = frozenset({"pkey", "time_col", "fkeys"})
+Fact = Literal["pkey", "time_col", "available_at", "fkeys"]
+FACTS: frozenset[Fact] = frozenset({"pkey", "time_col", "available_at", "fkeys"})
 MissingTime = Literal["error", "drop", "never_visible"]
 
 
@@ -116,7 +118,7 @@ class Schema:
     description: str = ""
     val_timestamp: str | None = None
     test_timestamp: str | None = None
-    on_dangling: Literal["drop", "error"] = "drop"
+    on_dangling: Literal["drop", "error"] | None = None  # nothing said: drop
 
     @staticmethod
     def read(path: Path, origin: Origin = CONFIRMED) -> Schema:
@@ -144,20 +146,20 @@ class Schema:
             description=other.description or self.description,
             val_timestamp=other.val_timestamp or self.val_timestamp,
             test_timestamp=other.test_timestamp or self.test_timestamp,
-            on_dangling=other.on_dangling,
+            on_dangling=other.on_dangling or self.on_dangling,
         )
 
 
 def _corrected(known: TableSchema, said: TableSchema) -> TableSchema:
     changes: dict[str, Any] = {"settled": known.settled | said.settled}
-    if "pkey" in said.settled:
+    if said.primary_key or "pkey" in said.settled:
         changes.update(primary_key=said.primary_key, key_origin=said.key_origin)
-    if "time_col" in said.settled:
+    if said.time or "time_col" in said.settled:
         changes.update(time=said.time)
-    if "fkeys" in said.settled:
-        changes.update(foreign_keys=said.foreign_keys)
-    if said.available_at is not None:
+    if said.available_at or "available_at" in said.settled:
         changes.update(available_at=said.available_at)
+    if said.foreign_keys or "fkeys" in said.settled:
+        changes.update(foreign_keys=said.foreign_keys)
     return replace(known, **changes)
 
 
@@ -167,7 +169,9 @@ def read_yaml(path: Path) -> dict[str, Any]:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise UsageError("C09", f'there is no file "{path}"', "check the path") from None
-    except yaml.YAMLError as error:
+    except OSError as error:
+        raise UsageError("C09", f'"{path}" cannot be read ({error.strerror})', "check the path") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise UsageError(
             "C04", f'"{path}" is not plain YAML: {" ".join(str(error).split())}', "only plain YAML is read"
         ) from None
@@ -176,9 +180,8 @@ def read_yaml(path: Path) -> dict[str, Any]:
     return content
 
 
-_TABLE_WORDS = frozenset(
-    ["pkey", "time_col", "fkeys", "available_at", "time_unit", "time_format", "timezone", "on_missing_time"]
-)
+_TIME_WORDS = ("time_unit", "time_format", "timezone", "on_missing_time")
+_TABLE_WORDS = frozenset([*FACTS, *_TIME_WORDS])
 _SCHEMA_WORDS = frozenset(
     ["name", "description", "manifest_version", "val_timestamp", "test_timestamp", "on_dangling", "tables"]
 )
@@ -192,13 +195,13 @@ def schema_from_dict(content: Mapping[str, Any], where: str, origin: Origin) -> 
     """
     if origin is CONFIRMED:
         _refuse_unknown(content, _SCHEMA_WORDS, where)
-    on_dangling = content.get("on_dangling", "drop")
-    if on_dangling not in ("drop", "error"):
+    on_dangling = content.get("on_dangling")
+    if on_dangling not in ("drop", "error", None):
         raise UsageError("C01", f"{where}: on_dangling is {on_dangling!r}", 'say "drop" or "error"')
-    tables = content.get("tables") or {}
+    tables = _mapping(content.get("tables"), f"{where}: tables")
     return Schema(
         tables={
-            str(name): _table_from_dict(said or {}, f"{where}, table {name}", origin)
+            str(name): _table_from_dict(said, f"{where}, table {name}", origin)
             for name, said in tables.items()
         },
         name=str(content.get("name") or ""),
@@ -209,19 +212,22 @@ def schema_from_dict(content: Mapping[str, Any], where: str, origin: Origin) -> 
     )
 
 
-def _table_from_dict(said: Mapping[str, Any], where: str, origin: Origin) -> TableSchema:
+def _table_from_dict(content: object, where: str, origin: Origin) -> TableSchema:
+    said = _mapping(content, where)
     if origin is CONFIRMED:
         _refuse_unknown(said, _TABLE_WORDS, where)
-    missing = said.get("on_missing_time", "error")
+        _refuse_lonely_time_words(said, where)
+    missing = said.get("on_missing_time") or "error"
     if missing not in ("error", "drop", "never_visible"):
         raise UsageError(
             "C01", f"{where}: on_missing_time is {missing!r}", "say error, drop or never_visible"
         )
     time = said.get("time_col")
     return TableSchema(
-        primary_key=_columns(said.get("pkey")),
+        primary_key=_key_columns(said.get("pkey")),
         foreign_keys=tuple(
-            _foreign_key(columns, target, origin) for columns, target in (said.get("fkeys") or {}).items()
+            _foreign_key(str(columns), str(target), origin)
+            for columns, target in _mapping(said.get("fkeys"), f"{where}: fkeys").items()
         ),
         time=TimeColumn(
             column=str(time),
@@ -239,18 +245,49 @@ def _table_from_dict(said: Mapping[str, Any], where: str, origin: Origin) -> Tab
     )
 
 
-def _foreign_key(columns: object, target: object, origin: Origin) -> ForeignKey:
-    table, dot, references = str(target).partition(".")
-    return ForeignKey(_columns(columns), table, _columns(references) if dot else (), origin)
+def _mapping(content: object, where: str) -> Mapping[Any, Any]:
+    if content is None:
+        return {}
+    if not isinstance(content, Mapping):
+        raise UsageError(
+            "C04", f"{where} is a {type(content).__name__}", 'write a mapping, one "name: value" a line'
+        )
+    return content
 
 
-def _columns(value: object) -> tuple[str, ...]:
+def _foreign_key(columns: str, target: str, origin: Origin) -> ForeignKey:
+    table, references = _TARGET.findall(target)[0]
+    return ForeignKey(_split(columns), _unquoted(table), _split(references), origin)
+
+
+def _key_columns(value: object) -> tuple[str, ...]:
     """Column names from `null`, `name`, `"a, b"` or `[a, b]`."""
     if value is None:
         return ()
     if isinstance(value, (list, tuple)):
         return tuple(str(name) for name in value)
-    return tuple(name.strip() for name in str(value).split(","))
+    return _split(str(value))
+
+
+_QUOTED = r'"(?:[^"]|"")*"'
+_NAME = re.compile(rf"\s*{_QUOTED}\s*(?=,|$)|[^,]+")
+_TARGET = re.compile(rf"^(\s*{_QUOTED}\s*(?=\.|$)|[^.]*)\.?(.*)$", re.DOTALL)
+
+
+def _split(text: str) -> tuple[str, ...]:
+    """The names in `a, b` or `a, "b, c"`."""
+    return tuple(map(_unquoted, _NAME.findall(text)))
+
+
+def quoted(name: str, mark: str) -> str:
+    """The name as it is written beside names that a mark keeps apart: in quotes if it holds the mark."""
+    is_plain = name and name == name.strip() and not set(name) & {'"', mark}
+    return name if is_plain else '"' + name.replace('"', '""') + '"'
+
+
+def _unquoted(name: str) -> str:
+    name = name.strip()
+    return name[1:-1].replace('""', '"') if re.fullmatch(_QUOTED, name) else name
 
 
 def _text(value: object) -> str | None:
@@ -261,3 +298,10 @@ def _refuse_unknown(said: Mapping[str, Any], known: frozenset[str], where: str) 
     for word in said:
         if word not in known:
             raise UsageError("C01", f'{where}: unknown word "{word}"{did_you_mean(str(word), known)}')
+
+
+def _refuse_lonely_time_words(said: Mapping[str, Any], where: str) -> None:
+    """How to read a time is said of a column: without one the words would be lost in silence."""
+    lonely = [word for word in _TIME_WORDS if word in said and said.get("time_col") is None]
+    if lonely:
+        raise UsageError("C01", f"{where}: {lonely[0]} is said of no time_col", "name the time_col too")

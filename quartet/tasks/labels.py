@@ -24,9 +24,9 @@ from quartet.database.table import Table
 from quartet.errors import TaskError, TimeError, did_you_mean, examples
 from quartet.findings import Finding, warning
 from quartet.sandbox import run_task_sql
+from quartet.splits import Split, Splits, forecast_times, split_of_labels
 from quartet.tasks.seeds import Links, Seeds, Target
 from quartet.tasks.spec import TaskSpec
-from quartet.splits import Split, Splits, forecast_times, split_of_labels
 from quartet.times import show_instant, to_arrow, to_utc
 
 

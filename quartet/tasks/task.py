@@ -17,6 +17,7 @@ from quartet.database.database import Database
 from quartet.database.schema import read_yaml
 from quartet.errors import TaskError, TimeError, UsageError, did_you_mean
 from quartet.findings import Finding, warning
+from quartet.splits import SPLITS, Split, Splits, propose, split_of_labels
 from quartet.tasks.labels import (
     LabelColumns,
     check_columns,
@@ -27,7 +28,6 @@ from quartet.tasks.labels import (
 )
 from quartet.tasks.seeds import Seeds, Target
 from quartet.tasks.spec import TaskSpec, spec_from_dict
-from quartet.splits import SPLITS, Split, Splits, propose, split_of_labels
 from quartet.tasks.vault import Vault
 from quartet.times import parse_instant, to_utc
 

@@ -17,7 +17,7 @@ import pytest
 
 from quartet.database.infer import ACCEPT, LIST, Inference, infer
 from quartet.database.names import match, noun_of, singular, split, take_apart
-from quartet.database.schema import CONFIRMED, DECLARED, ForeignKey, Schema, TableSchema, TimeColumn
+from quartet.database.schema import CONFIRMED, DECLARED, Fact, ForeignKey, Schema, TableSchema, TimeColumn
 
 Facts = tuple[dict[str, str], dict[str, str], dict[str, str]]
 
@@ -338,6 +338,19 @@ def test_settled_facts_are_never_touched() -> None:
     assert infer(tables, schema) == Inference(schema, ())
 
 
+@pytest.mark.parametrize("fact", ["pkey", "fkeys", "time_col"])
+def test_one_settled_fact_does_not_settle_the_others(fact: Fact) -> None:
+    tables = {
+        "users": pa.table({"id": ids(5)}),
+        "orders": pa.table({"id": ids(9), "user_id": some(9, 5), "ts": stamps(9)}),
+    }
+    found = infer(tables, Schema({"orders": TableSchema(settled=frozenset({fact}))}))
+    orders = found.schema.tables["orders"]
+    inferred = {"pkey": orders.primary_key, "fkeys": orders.foreign_keys, "time_col": orders.time}
+    assert {name for name, value in inferred.items() if not value} == {fact}
+    assert found.possible == ()
+
+
 def test_declared_keys_links_and_times_are_kept_and_other_columns_considered() -> None:
     tables = {
         "users": pa.table({"id": ids(5), "email": texts("mail", 5), "created_at": stamps(5)}),
@@ -474,6 +487,15 @@ def test_a_unique_link_to_another_table_is_a_link_and_only_possibly_the_key() ->
     assert listed(found, "pkey") == {"reports.flight_id": ""}
 
 
+def test_a_year_is_no_key_even_where_another_table_has_the_same_years() -> None:
+    found = infer_from(
+        seasons={"year": list(range(1950, 2000)), "note": ["x"] * 50},
+        races={"id": ids(99), "year": some(99, 1999, 1950)},
+    )
+    assert facts(found.schema) == ({"races": "id"}, {}, {})
+    assert found.possible == ()
+
+
 def test_uniqueness_is_judged_by_all_rows() -> None:
     values = np.arange(50_000)
     values[-1] = 0
@@ -527,8 +549,6 @@ def test_integers_are_linked_by_name(column: str, target: str) -> None:
         "type_id",
         "post_number",
         "user_level",
-        "user_no",
-        "legacy_user_id",
         "post_id",
     ],
 )
@@ -536,6 +556,14 @@ def test_integers_without_a_name_that_says_so_are_not_linked(column: str) -> Non
     """All values are keys of both tables, which proves nothing where keys are 1..n."""
     found = infer_from(users={"id": ids(30)}, posts={"id": ids(30), column: some(30, 14)})
     assert facts(found.schema)[1] == {}
+    assert found.possible == ()
+
+
+@pytest.mark.parametrize("column", ["user_no", "legacy_user_id", "last_user", "use_id"])
+def test_integers_with_a_name_that_may_mean_a_number_are_only_possible_links(column: str) -> None:
+    found = infer_from(users={"id": ids(30)}, posts={"id": ids(30), column: some(30, 14)})
+    assert facts(found.schema)[1] == {}
+    assert listed(found, "fkeys") == {f"posts.{column}": "users"}
 
 
 def test_sparse_keys_prove_what_dense_keys_do_not() -> None:
@@ -629,6 +657,21 @@ def test_a_key_is_a_link_only_if_named_after_the_other_table() -> None:
     assert facts(infer(tables, schema).schema)[1] == {"customer_details.customer_id": "customers"}
 
 
+def test_a_column_named_after_its_own_table_is_no_link_to_another() -> None:
+    tables = {
+        "customers": pa.table({"id": ids(20), "customer_no": ids(20)}),
+        "addresses": pa.table({"customer_no": ids(20)}),
+    }
+    schema = Schema({"addresses": TableSchema(primary_key=("customer_no",))})
+    assert "customers.customer_no" not in facts(infer(tables, schema).schema)[1]
+
+
+def test_keys_of_the_same_name_do_not_link_two_tables_of_which_neither_is_named() -> None:
+    schema = Schema({name: TableSchema(primary_key=("tailnum",)) for name in ("planes", "engines")})
+    tables = {name: pa.table({"tailnum": texts("N", 20)}) for name in ("planes", "engines")}
+    assert infer(tables, schema) == Inference(schema, ())
+
+
 AIRPORTS = {"faa": [f"{a}{b}{c}" for a in "ABCDE" for b in "KLMNO" for c in "PQRST"], "alt": floats(125)}
 
 
@@ -660,6 +703,7 @@ def test_codes_are_linked_by_their_values_alone() -> None:
         ("model_year", ["2001", "2002", "2003", "2004"], ["2001", "2002", "2003"]),
         ("seat", ["AB1", "AB2", "AB3", "AB4"], ["AB1", "AB2", "AB1"]),
         ("seat", ["AB1", "AB2", "AB3", "AB4"], ["AB1", "ZZ2", "ZZ3"]),
+        ("seat", [f"{a}{i:02d}" for a in "ABCDEFGHIJKLMNOPQRST" for i in range(100)], ["A07", "C11", "T99"]),
     ],
 )
 def test_words_and_short_or_few_codes_are_not_linked_by_accident(
@@ -715,9 +759,9 @@ def test_a_single_timestamp_named_like_a_time_is_used(name: str) -> None:
      "closed_at", "scheduled_end", "to_date", "founded", "hire_date", "shipped_date"],
 )  # fmt: skip
 def test_a_name_that_says_something_else_is_only_possible(name: str) -> None:
-    time, others = time_of(**{name: stamps(9)})
-    assert time is None
-    assert others.keys() == {name}
+    found = infer_from(users={"id": ids(9)}, things={"user_id": some(9, 5), name: stamps(9)})
+    assert facts(found.schema)[2] == {}
+    assert listed(found, "time_col") == {f"things.{name}": ""}
 
 
 def test_created_beats_updated_and_start_beats_end() -> None:
@@ -757,6 +801,9 @@ def test_an_unknown_date_is_used_only_in_a_table_that_points_to_others() -> None
     alone, others = time_of(id=ids(9), remodel_date=stamps(9))
     assert alone is None
     assert others == {"remodel_date": "timestamp, the only time of its table"}
+    tree, others = time_of(id=ids(9), parent_id=[None, *some(8, 4)], remodel_date=stamps(9))
+    assert tree is None
+    assert others == {"remodel_date": "timestamp, the only time of its table"}
     found = infer_from(
         users={"id": ids(9)}, tests={"id": ids(9), "user_id": some(9, 5), "draw_date": stamps(9)}
     )
@@ -774,6 +821,7 @@ def test_integers_that_look_like_epochs_get_their_unit(unit: str, ticks: int) ->
 @pytest.mark.parametrize(
     ("name", "values"),
     [
+        ("date_id", [1_700_000_000 + i for i in range(9)]),
         ("order_number", [1_700_000_000 + i for i in range(9)]),
         ("amount", [1_700_000_000 + i for i in range(9)]),
         ("time", ids(9)),

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quartet.errors import TaskError
-from quartet.sandbox import interval, run_task_sql
+from quartet.sandbox import run_task_sql
 
 DAY = 86_400 * 10**9
 TABLES = {"orders": pa.table({"id": [1, 2, 3], "amount": [1.5, 2.5, 3.5]})}
@@ -101,8 +101,3 @@ def test_interval_is_exact_to_the_microsecond(microseconds: int) -> None:
     found = run_task_sql("SELECT INTERVAL '{timedelta}' AS i", {}, TIMES, microseconds * 1000, "task")
     days, rest = found["i"][0].as_py().days, found["i"][0].as_py().nanoseconds
     assert days * DAY + rest == microseconds * 1000
-
-
-def test_interval_text() -> None:
-    assert interval(30 * DAY) == "30 days 00:00:00"
-    assert interval(DAY // 2 + 1_000) == "0 days 12:00:00.000001"

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quartet.errors import TimeError
-from quartet.splits import DAY, SPLITS, Splits, forecast_times, propose, split_of_labels
-from quartet.times import parse_instant
+from quartet.splits import SPLITS, Splits, forecast_times, propose, split_of_labels
+from quartet.times import DAY, parse_instant
 
 
 def at(text: str) -> int:

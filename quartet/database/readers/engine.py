@@ -109,11 +109,10 @@ def read_columns(
     failed: dict[str, str] = {}
     try:
         rows = query(select(expressions, source))
-    except QueryError:
+    except QueryError as error:
         failed = _failing(query, expressions, source)
-        if not failed:
-            raise
-        rows = query(select({**expressions, **{name: as_text(quote(name)) for name in failed}}, source))
+        texts = {name: as_text(quote(name)) for name in failed}
+        rows = _read_again(query, select({**expressions, **texts}, source), error)
     types = {column.name: column.type for column in table.columns}
     return rows.rename_columns(list(expressions)), [
         note(
@@ -124,6 +123,14 @@ def read_columns(
         )
         for name, reason in failed.items()
     ]
+
+
+def _read_again(query: Query, sql: str, first: QueryError) -> pa.Table:
+    """The rows after all, or else the first error, which says most."""
+    try:
+        return query(sql)
+    except QueryError:
+        raise first from None
 
 
 def _failing(query: Query, expressions: Mapping[str, str], source: str) -> dict[str, str]:

@@ -49,6 +49,10 @@ _SETTINGS = {
 }
 _CONNECTION_DEFAULTS = {"connect_timeout": "5"}
 
+# Text comes as UTF-8, unless the server itself does not know how its text is written.
+_SET_ENCODING = """
+SELECT set_config('client_encoding', 'SQL_ASCII', true) WHERE current_setting('server_encoding') = 'SQL_ASCII'
+"""
 _RELATIONS = """
 SELECT relname::text AS name, relkind::text AS kind,
        row_security_active(c.oid) AS is_filtered, has_table_privilege(c.oid, 'SELECT') AS is_readable
@@ -149,6 +153,7 @@ class PostgresqlEngine:
         self._run("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
         for name, value in _SETTINGS.items():
             self._run(f"SET LOCAL {name} = {literal(value)}")
+        self.query(_SET_ENCODING)
 
     def catalogue(self) -> Catalogue:
         self._check_schema()

@@ -16,35 +16,33 @@ so local times go through the clock changes that `zoneinfo` knows.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
-from itertools import pairwise
+from datetime import UTC, date, datetime
 from typing import NoReturn
-from zoneinfo import ZoneInfo, available_timezones
+from zoneinfo import available_timezones
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from quartet.errors import TimeError, UsageError, did_you_mean, examples
-
-Int64s = npt.NDArray[np.int64]
-Numbers = npt.NDArray[np.integer]
-Mask = npt.NDArray[np.bool_]
-
-STATIC = int(np.iinfo(np.int64).min)  # always known
-NEVER = int(np.iinfo(np.int64).max)  # never known
-
-_SECOND = 10**9
-_DAY = 86_400 * _SECOND
-_UNITS = {"s": _SECOND, "ms": 10**6, "us": 10**3, "ns": 1}
-
-# The whole years that int64 nanoseconds hold. A local time may lie up to a day outside them.
-_FIRST = int(np.datetime64("1678-01-01", "ns").astype(np.int64))
-_END = int(np.datetime64("2262-01-01", "ns").astype(np.int64))
-_FIRST_LOCAL, _END_LOCAL = "1677-12-31", "2262-01-02"
+from quartet.times.formats import pattern_of, rearranged
+from quartet.times.instant import (
+    DAY,
+    END,
+    END_LOCAL,
+    FIRST,
+    FIRST_LOCAL,
+    NEVER,
+    SECOND,
+    UNITS,
+    Int64s,
+    Mask,
+    Numbers,
+    quoted,
+    trimmed,
+)
+from quartet.times.zones import clock_changes
 
 
 @dataclass(frozen=True)
@@ -68,9 +66,9 @@ class _Column:
     def shown(self, row: int) -> str:
         cell = self.cells[row]
         if _is_text(cell.type):
-            return _quoted(cell.as_py())
+            return quoted(cell.as_py())
         if pa.types.is_temporal(cell.type):
-            return _trimmed(str(np.array(cell.value, f"datetime64[{_unit_of(cell.type)}]")))
+            return trimmed(str(np.array(cell.value, f"datetime64[{_unit_of(cell.type)}]")))
         return str(cell.as_py())
 
     def examples(self, rows: Mask) -> str:
@@ -127,10 +125,10 @@ def to_utc(
 
 def _check_words(source: _Column) -> None:
     unit, timezone = source.unit, source.timezone
-    if unit is not None and unit not in _UNITS:
-        raise UsageError("C01", f'{source.where}: unknown time_unit "{unit}"{did_you_mean(unit, _UNITS)}')
+    if unit is not None and unit not in UNITS:
+        raise UsageError("C01", f'{source.where}: unknown time_unit "{unit}"{did_you_mean(unit, UNITS)}')
     if source.format is not None:
-        _pattern(source.format, source.where)
+        pattern_of(source.format, source.where)
     # "localtime" is the zone of the machine: another machine would read other times.
     if timezone is not None and timezone not in (zones := available_timezones() - {"localtime"}):
         meant = did_you_mean(timezone, zones)
@@ -151,7 +149,7 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def _parsed(ns: Int64s, missing: Mask, source: _Column, fix: str = "") -> ParsedTimes:
-    source.refuse_outside(~missing & ((ns < _FIRST) | (ns >= _END)), fix)
+    source.refuse_outside(~missing & ((ns < FIRST) | (ns >= END)), fix)
     return ParsedTimes(np.where(missing, NEVER, ns), missing)
 
 
@@ -174,9 +172,9 @@ def _from_stamps(source: _Column) -> ParsedTimes:
     cells, unit = source.cells, _unit_of(source.cells.type)
     missing = _mask(cells.is_null())
     counts = _numbers(cells.view(pa.int32() if unit == "D" else pa.int64()))
-    ns = _scaled(counts, _DAY if unit == "D" else _UNITS[unit], source)
+    ns = _scaled(counts, DAY if unit == "D" else UNITS[unit], source)
     if getattr(cells.type, "tz", None) is None:
-        ns = _localised(ns, ~missing, source)
+        ns = localised(ns, ~missing, source)
     return _parsed(ns, missing, source)
 
 
@@ -188,45 +186,23 @@ def _unit_of(kind: pa.DataType) -> str:
 
 def _scaled(counts: Numbers, per_unit: int, source: _Column, fix: str = "") -> Int64s:
     """Counts of a unit as nanoseconds; what the multiplication would wrap is refused first."""
-    first, last = (_FIRST - _DAY) // per_unit, (_END + _DAY) // per_unit
+    first, last = (FIRST - DAY) // per_unit, (END + DAY) // per_unit
     source.refuse_outside((counts < first) | (counts > last), fix)
     return counts.astype(np.int64) * per_unit
 
 
-def _localised(ns: Int64s, local: Mask, source: _Column) -> Int64s:
+def localised(ns: Int64s, local: Mask, source: _Column) -> Int64s:
     """UTC of the times marked as local; one that a clock change repeats or skips is refused."""
     if source.timezone is None or not local.any():
         return ns
-    seconds = ns[local] // _SECOND
-    changes, offsets = _clock_changes(source.timezone, int(seconds.min()), int(seconds.max()))
+    seconds = ns[local] // SECOND
+    changes, offsets = clock_changes(source.timezone, int(seconds.min()), int(seconds.max()))
     shown = np.sort([changes + offsets[:-1], changes + offsets[1:]], axis=0)  # by clocks around a change
     before, after = (np.searchsorted(edge, seconds, side="right") for edge in (shown[1], shown[0]))
     _refuse_clock_changes(local, offsets[after] - offsets[before], source)
     utc = ns.copy()
-    utc[local] -= offsets[before] * _SECOND
+    utc[local] -= offsets[before] * SECOND
     return utc
-
-
-def _clock_changes(timezone: str, first: int, last: int) -> tuple[Int64s, Int64s]:
-    """When clocks changed, in seconds UTC, and the offsets before the first and after each change."""
-    zone, epoch = ZoneInfo(timezone), datetime(1970, 1, 1, tzinfo=UTC)
-
-    def offset(second: int) -> int:
-        shift = (epoch + timedelta(seconds=second)).astimezone(zone).utcoffset()
-        return 0 if shift is None else shift // timedelta(seconds=1)
-
-    def changes(low: int, high: int, before: int, after: int) -> list[int]:
-        if before == after or high - low == 1:
-            return [] if before == after else [high]
-        middle = (low + high) // 2
-        between = offset(middle)
-        return changes(low, middle, before, between) + changes(middle, high, between, after)
-
-    # A look at each day misses nothing: the closest two changes of any zone are four days apart.
-    days = range(first - 2 * 86_400, last + 3 * 86_400, 86_400)
-    sampled = [*zip(days, map(offset, days), strict=True)]
-    found = [t for (low, a), (high, b) in pairwise(sampled) for t in changes(low, high, a, b)]
-    return np.array(found, np.int64), np.array([sampled[0][1], *map(offset, found)], np.int64)
 
 
 def _refuse_clock_changes(local: Mask, shift: Int64s, source: _Column) -> None:
@@ -260,7 +236,7 @@ def _counted_from_1970(numbers: Numbers, missing: Mask, source: _Column) -> Pars
     if source.unit is None:
         what = f"{source.where} holds numbers without a unit {source.examples(~missing)}"
         raise TimeError("T07", what, advice or "say time_unit: s, ms, us or ns")
-    return _parsed(_scaled(numbers, _UNITS[source.unit], source, advice), missing, source, advice)
+    return _parsed(_scaled(numbers, UNITS[source.unit], source, advice), missing, source, advice)
 
 
 def _whole_numbers(source: _Column) -> Int64s:
@@ -284,10 +260,10 @@ _LOOKS = [
     (1678, 2261, "years", "time_format: '%Y'"),
     (1678_01_01, 2261_12_31, "year, month and day", "time_format: '%Y%m%d'"),
     (1678_01_01_00_00_00, 2261_12_31_23_59_59, "year to second", "time_format: '%Y%m%d%H%M%S'"),
-    (10**8, _END // _UNITS["s"], "seconds", "time_unit: s"),
-    (10**11, _END // _UNITS["ms"], "milliseconds", "time_unit: ms"),
-    (10**14, _END // _UNITS["us"], "microseconds", "time_unit: us"),
-    (10**17, _END, "nanoseconds", "time_unit: ns"),
+    (10**8, END // UNITS["s"], "seconds", "time_unit: s"),
+    (10**11, END // UNITS["ms"], "milliseconds", "time_unit: ms"),
+    (10**14, END // UNITS["us"], "microseconds", "time_unit: us"),
+    (10**17, END, "nanoseconds", "time_unit: ns"),
 ]
 
 
@@ -323,9 +299,9 @@ def _from_text(source: _Column, text: pa.Array) -> ParsedTimes:
     missing = _mask(text.is_null())
     if source.format is None and (missing | _matches(text, _DIGITS)).all():
         return _counted_from_1970(_read_digits(text), missing, source)
-    iso = text if source.format is None else _rearranged(text, source.format, source.where)
+    iso = text if source.format is None else rearranged(text, source.format, source.where)
     _refuse_unreadable(~missing & ~_matches(iso, _ISO), source)
-    source.refuse_outside(_mask(pc.or_(pc.less(iso, _FIRST_LOCAL), pc.greater_equal(iso, _END_LOCAL))))
+    source.refuse_outside(_mask(pc.or_(pc.less(iso, FIRST_LOCAL), pc.greater_equal(iso, END_LOCAL))))
     return _parsed(_read_iso(iso, missing, source), missing, source)
 
 
@@ -346,7 +322,7 @@ def _read_iso(iso: pa.Array, missing: Mask, source: _Column) -> Int64s:
     local = ~missing & ~aware
     if source.timezone is None and aware.any() and local.any():
         _refuse_mixed(aware, local, source)
-    local_ns = _localised(_cast(iso, local, pa.timestamp("ns")), local, source)
+    local_ns = localised(_cast(iso, local, pa.timestamp("ns")), local, source)
     return np.where(aware, _cast(iso, aware, pa.timestamp("ns", "UTC")), local_ns)
 
 
@@ -372,115 +348,7 @@ def _refuse_mixed(aware: Mask, local: Mask, source: _Column) -> NoReturn:
     )
 
 
-# --- text of another form -------------------------------------------------------------------------
-
-_MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
-_FULL_MONTHS = "january|february|march|april|may|june|july|august|september|october|november|december"
-_DIRECTIVES = {  # letter: the part of a time that it gives, what it matches
-    "Y": ("year", r"\d{4}"),
-    "y": ("year", r"\d{2}"),
-    "m": ("month", r"\d{1,2}"),
-    "b": ("month", f"(?i:{'|'.join(_MONTHS)})"),
-    "B": ("month", f"(?i:{_FULL_MONTHS})"),
-    "d": ("day", r"\d{1,2}"),
-    "H": ("hour", r"\d{1,2}"),
-    "I": ("hour", r"\d{1,2}"),
-    "M": ("minute", r"\d{1,2}"),
-    "S": ("second", r"\d{1,2}"),
-    "f": ("fraction", r"\d{1,9}"),
-    "z": ("offset", r"Z|[+-]\d\d:?\d\d"),
-    "p": ("half", "(?i:am|pm)"),
-    "a": ("weekday", "[A-Za-z]+"),
-    "A": ("weekday", "[A-Za-z]+"),
-}
-_ISO_PARTS = {  # in their order: the mark before each, and its value where a format leaves it out
-    "year": ("", ""),
-    "month": ("-", "01"),
-    "day": ("-", "01"),
-    "hour": ("T", "00"),
-    "minute": (":", "00"),
-    "second": (":", "00"),
-    "fraction": (".", "0"),
-    "offset": ("", ""),
-}
-_TOKEN = re.compile(r"%(.?)|(\s+)|([^%\s]+)", re.DOTALL)
-_RUN_TOGETHER = re.compile("%[YymdHIMSf]%[YymdHIMSf]")
-
-
-def _pattern(format: str, where: str) -> str:
-    """The regular expression of a strptime format, with a group per directive, named by its letter."""
-    _check_format(format, where)
-    pattern = "".join(_matching(*token) for token in _TOKEN.findall(format))
-    # '%Y%m%d' must not choose whether 2024111 is 11 January or 1 November.
-    return f"^{pattern.replace('{1,2}', '{2}') if _RUN_TOGETHER.search(format) else pattern}$"
-
-
-def _matching(letter: str, space: str, literal: str) -> str:
-    if letter and letter != "%":
-        return f"(?P<{letter}>{_DIRECTIVES[letter][1]})"
-    return r"\s+" if space else re.escape(literal or letter)
-
-
-def _check_format(format: str, where: str) -> None:
-    letters = re.findall(r"%(.?)", format.replace("%%", ""), re.DOTALL)
-    parts = [_DIRECTIVES[letter][0] for letter in letters if letter in _DIRECTIVES]
-    clock = [part for part in _ISO_PARTS if part in parts and part != "offset"]
-    left_out = [part for part in [*_ISO_PARTS][: len(clock) or 1] if part not in clock]
-    problem = ""
-    if unknown := [letter for letter in letters if letter not in _DIRECTIVES]:
-        problem = f"has the unknown directive %{unknown[0]}"
-    elif repeated := [part for part in parts if parts.count(part) > 1]:
-        problem = f"gives the {repeated[0]} twice"
-    elif left_out:
-        problem = f"gives no {left_out[0]}"
-    elif ("I" in letters) != ("p" in letters):
-        problem = "has only one of %I and %p"
-    if problem:
-        known = " ".join(f"%{letter}" for letter in _DIRECTIVES)
-        fix = f"use each part once, none left out above the smallest, of {known} %%"
-        raise UsageError("C01", f"{where}: time_format '{format}' {problem}", fix)
-
-
-def _rearranged(text: pa.Array, format: str, where: str) -> pa.Array:
-    """The texts in ISO 8601 form, null where they are not of the format."""
-    groups = pc.extract_regex(text, pattern=_pattern(format, where))
-    found = dict(zip((group.name for group in groups.type), groups.flatten(), strict=True))
-    if "p" in found:
-        found["I"] = _hour_of_day(found["I"], found["p"])
-    parts = {_DIRECTIVES[letter][0]: _iso_part(letter, cells) for letter, cells in found.items()}
-    pieces = [piece for part, (mark, value) in _ISO_PARTS.items() for piece in (mark, parts.get(part, value))]
-    return _joined(*pieces)
-
-
-def _iso_part(letter: str, cells: pa.Array) -> pa.Array:
-    """What a directive found, written as ISO 8601 writes it."""
-    if letter == "y":  # as POSIX reads two digits: 69 to 99 are 19.., 00 to 68 are 20..
-        century = pc.if_else(pc.less(cells, "69"), "20", "19")
-        return _joined(century.cast(pa.large_string()), cells)
-    if letter in "bB":
-        short = pc.utf8_slice_codeunits(pc.utf8_lower(cells), 0, 3)
-        cells = pc.add(_place(short, _MONTHS), 1).cast(pa.large_string())
-    return cells if letter in "fz" else pc.utf8_lpad(cells, width=2, padding="0")
-
-
-def _hour_of_day(hours: pa.Array, halves: pa.Array) -> pa.Array:
-    """0 to 23 for `12 am` to `11 pm`; null for an hour that such a clock does not show."""
-    clock = [f"{hour or 12:02}{half}" for half in ("am", "pm") for hour in range(12)]
-    written = _joined(pc.utf8_lpad(hours, width=2, padding="0"), pc.utf8_lower(halves))
-    return _place(written, clock).cast(pa.large_string())
-
-
-def _place(text: pa.Array, known: list[str]) -> pa.Array:
-    return pc.index_in(text, pa.array(known, pa.large_string()), skip_nulls=True)
-
-
-def _joined(*pieces: pa.Array | str) -> pa.Array:
-    """The pieces in a row; null where one of them is."""
-    cells = [pa.scalar(piece, pa.large_string()) if isinstance(piece, str) else piece for piece in pieces]
-    return pc.binary_join_element_wise(*cells, pa.scalar("", pa.large_string()))
-
-
-# --- single times and spans -----------------------------------------------------------------------
+# --- single times ---------------------------------------------------------------------------------
 
 
 def parse_instant(text: str | datetime | date | np.datetime64, where: str) -> int:
@@ -507,117 +375,10 @@ def _written(time: str | datetime | date | np.datetime64) -> str:
 
 
 def _single_error(code: str, written: str, where: str) -> TimeError:
-    written = _quoted(written)
+    written = quoted(written)
     fix = "write it as 2024-01-31 or 2024-01-31 10:00:00"
     if code == "T06":
         return TimeError(code, f"{where}: {written}{_OUTSIDE}")
     if code == "T07":
         return TimeError(code, f"{where}: {written} is a number, not a date", fix)
     return TimeError(code, f"{where}: {written} is not a date", fix)
-
-
-_VARIES = 0  # the length of a month or a year
-_SPAN_WORDS = {
-    "w wk week weeks": 7 * _DAY,
-    "d day days": _DAY,
-    "h hr hrs hour hours": 3600 * _SECOND,
-    "min mins minute minutes": 60 * _SECOND,
-    "s sec secs second seconds": _SECOND,
-    "ms millisecond milliseconds": 10**6,
-    "us microsecond microseconds": 10**3,
-    "ns nanosecond nanoseconds": 1,
-    "mo month months quarter quarters y yr yrs year years": _VARIES,
-}
-_SPAN_UNITS = {word: length for words, length in _SPAN_WORDS.items() for word in words.split()}
-_N = r"(\d{1,18})"
-_ISO_SPAN = re.compile(
-    rf"p(?:{_N}y)?(?:{_N}m)?(?:{_N}w)?(?:{_N}d)?(?:t(?:{_N}h)?(?:{_N}m)?(?:{_N}s)?)?", re.ASCII
-)
-_SAID_SPAN = re.compile(
-    r"((?:\d{1,18}\s*[a-z]+[\s,]*)*)(?:(\d{1,2}):([0-5]\d):([0-5]\d)(?:\.(\d{1,9}))?)?", re.ASCII
-)
-
-
-def parse_span(text: str, where: str) -> int:
-    """The nanoseconds of a length of time such as `30 days`, `12 hours` or `P30D`; above zero."""
-    said = f"{where}: {_quoted(text)}"
-    fix = "write it as 30 days, 7d, 12 hours, 1 week, 90 min, 365 days 06:00:00, P30D or PT12H"
-    amounts = _amounts(text.strip().lower().removeprefix("-").lstrip())
-    if not amounts or any(unit not in _SPAN_UNITS for _, unit in amounts):
-        raise TimeError("T15", f"{said} is not a length of time", fix)
-    if any(_SPAN_UNITS[unit] == _VARIES for _, unit in amounts):
-        fix = "say it in days, such as 30 days or 365 days"
-        raise TimeError("T15", f"{said} has no fixed length, as months and years vary", fix)
-    span = sum(amount * _SPAN_UNITS[unit] for amount, unit in amounts)
-    if span == 0 or text.strip().startswith("-"):
-        raise TimeError("T15", f"{said} is not above zero", fix)
-    if span >= NEVER:
-        raise TimeError("T15", f"{said} is longer than this version stores, {NEVER // _DAY:,} days", fix)
-    return span
-
-
-def _amounts(text: str) -> list[tuple[int, str]]:
-    """Pairs of an amount and its unit; none if the text is no length of time."""
-    if match := _ISO_SPAN.fullmatch(text):
-        units = ["years", "months", "weeks", "days", "hours", "minutes", "seconds"]
-        return [(int(n), unit) for n, unit in zip(match.groups(), units, strict=True) if n]
-    if not (match := _SAID_SPAN.fullmatch(text)):
-        return []
-    words, *clock, fraction = match.groups()
-    pairs = [*re.findall(r"(\d+)\s*([a-z]+)", words), *zip(clock, ["h", "min", "s"], strict=True)]
-    pairs += [(fraction.ljust(9, "0"), "ns")] if fraction else []
-    return [(int(n), unit) for n, unit in pairs if n]
-
-
-# --- showing --------------------------------------------------------------------------------------
-
-
-def show_instant(ns: int) -> str:
-    """`2013-10-01` at midnight, else `2013-10-01 05:15:00`, with a fraction only if there is one."""
-    if ns in (STATIC, NEVER):
-        return "always" if ns == STATIC else "never"
-    return _trimmed(str(np.datetime64(int(ns), "ns")))
-
-
-def _trimmed(iso: str) -> str:
-    day, _, clock = iso.partition("T")
-    whole, _, fraction = clock.partition(".")
-    fraction = fraction.rstrip("0")
-    if whole in ("", "00:00:00") and not fraction:
-        return day
-    return f"{day} {whole}" + (f".{fraction}" if fraction else "")
-
-
-def show_span(ns: int) -> str:
-    """`30 days`, `12 hours`, `1 day 06:00:00`: text that `parse_span` reads back."""
-    if ns < 0:
-        return f"-{show_span(-ns)}"
-    days, rest = divmod(int(ns), _DAY)
-    hours, below = divmod(rest, _SPAN_UNITS["hours"])
-    if days == 0 and hours and not below:
-        return _plural(hours, "hour")
-    clock = _clock(rest) if rest else ""
-    return f"{_plural(days, 'day')} {clock}".strip() if days or not clock else clock
-
-
-def _clock(ns: int) -> str:
-    seconds, fraction = divmod(ns, _SECOND)
-    text = f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
-    return text + (f".{fraction:09}".rstrip("0") if fraction else "")
-
-
-def _plural(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"
-
-
-def _quoted(text: str) -> str:
-    """The text in quotes, shortened, with what a terminal might obey or hide written as escapes."""
-    escaped = repr(text)[1:-1]
-    return f'"{escaped}"' if len(escaped) <= 24 else f'"{escaped[:21]}..."'
-
-
-def to_arrow(ns: Int64s) -> pa.Array:
-    """The instants as timestamps in UTC without a zone, `NEVER` as null; `STATIC` is no instant."""
-    if (ns == STATIC).any():
-        raise ValueError("a row that was always known has no time to write")
-    return pa.array(ns, pa.timestamp("ns"), mask=ns == NEVER)

@@ -1,0 +1,119 @@
+"""Text in a strptime format, rearranged into ISO 8601.
+
+Arrow's own strptime reads 30 February as 1 March and a leap second as the next minute; here every
+text is brought into one form and held against one grammar, whatever the language of the machine.
+"""
+
+from __future__ import annotations
+
+import re
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from quartet.errors import UsageError
+
+_MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
+_FULL_MONTHS = "january|february|march|april|may|june|july|august|september|october|november|december"
+_DIRECTIVES = {  # letter: the part of a time that it gives, what it matches
+    "Y": ("year", r"\d{4}"),
+    "y": ("year", r"\d{2}"),
+    "m": ("month", r"\d{1,2}"),
+    "b": ("month", f"(?i:{'|'.join(_MONTHS)})"),
+    "B": ("month", f"(?i:{_FULL_MONTHS})"),
+    "d": ("day", r"\d{1,2}"),
+    "H": ("hour", r"\d{1,2}"),
+    "I": ("hour", r"\d{1,2}"),
+    "M": ("minute", r"\d{1,2}"),
+    "S": ("second", r"\d{1,2}"),
+    "f": ("fraction", r"\d{1,9}"),
+    "z": ("offset", r"Z|[+-]\d\d:?\d\d"),
+    "p": ("half", "(?i:am|pm)"),
+    "a": ("weekday", "[A-Za-z]+"),
+    "A": ("weekday", "[A-Za-z]+"),
+}
+_ISO_PARTS = {  # in their order: the mark before each, and its value where a format leaves it out
+    "year": ("", ""),
+    "month": ("-", "01"),
+    "day": ("-", "01"),
+    "hour": ("T", "00"),
+    "minute": (":", "00"),
+    "second": (":", "00"),
+    "fraction": (".", "0"),
+    "offset": ("", ""),
+}
+_TOKEN = re.compile(r"%(.?)|(\s+)|([^%\s]+)", re.DOTALL)
+_RUN_TOGETHER = re.compile("%[YymdHIMSf]%[YymdHIMSf]")
+
+
+def pattern_of(format: str, where: str) -> str:
+    """The regular expression of a strptime format, with a group per directive, named by its letter."""
+    _check_format(format, where)
+    pattern = "".join(_matching(*token) for token in _TOKEN.findall(format))
+    # '%Y%m%d' must not choose whether 2024111 is 11 January or 1 November.
+    return f"^{pattern.replace('{1,2}', '{2}') if _RUN_TOGETHER.search(format) else pattern}$"
+
+
+def _matching(letter: str, space: str, literal: str) -> str:
+    if letter and letter != "%":
+        return f"(?P<{letter}>{_DIRECTIVES[letter][1]})"
+    return r"\s+" if space else re.escape(literal or letter)
+
+
+def _check_format(format: str, where: str) -> None:
+    letters = re.findall(r"%(.?)", format.replace("%%", ""), re.DOTALL)
+    parts = [_DIRECTIVES[letter][0] for letter in letters if letter in _DIRECTIVES]
+    clock = [part for part in _ISO_PARTS if part in parts and part != "offset"]
+    left_out = [part for part in [*_ISO_PARTS][: len(clock) or 1] if part not in clock]
+    problem = ""
+    if unknown := [letter for letter in letters if letter not in _DIRECTIVES]:
+        problem = f"has the unknown directive %{unknown[0]}"
+    elif repeated := [part for part in parts if parts.count(part) > 1]:
+        problem = f"gives the {repeated[0]} twice"
+    elif left_out:
+        problem = f"gives no {left_out[0]}"
+    elif ("I" in letters) != ("p" in letters):
+        problem = "has only one of %I and %p"
+    if problem:
+        known = " ".join(f"%{letter}" for letter in _DIRECTIVES)
+        fix = f"use each part once, none left out above the smallest, of {known} %%"
+        raise UsageError("C01", f"{where}: time_format '{format}' {problem}", fix)
+
+
+def rearranged(text: pa.Array, format: str, where: str) -> pa.Array:
+    """The texts in ISO 8601 form, null where they are not of the format."""
+    groups = pc.extract_regex(text, pattern=pattern_of(format, where))
+    found = dict(zip((group.name for group in groups.type), groups.flatten(), strict=True))
+    if "p" in found:
+        found["I"] = _hour_of_day(found["I"], found["p"])
+    parts = {_DIRECTIVES[letter][0]: _iso_part(letter, cells) for letter, cells in found.items()}
+    pieces = [piece for part, (mark, value) in _ISO_PARTS.items() for piece in (mark, parts.get(part, value))]
+    return _joined(*pieces)
+
+
+def _iso_part(letter: str, cells: pa.Array) -> pa.Array:
+    """What a directive found, written as ISO 8601 writes it."""
+    if letter == "y":  # as POSIX reads two digits: 69 to 99 are 19.., 00 to 68 are 20..
+        century = pc.if_else(pc.less(cells, "69"), "20", "19")
+        return _joined(century.cast(pa.large_string()), cells)
+    if letter in "bB":
+        short = pc.utf8_slice_codeunits(pc.utf8_lower(cells), 0, 3)
+        cells = pc.add(_place(short, _MONTHS), 1).cast(pa.large_string())
+    return cells if letter in "fz" else pc.utf8_lpad(cells, width=2, padding="0")
+
+
+def _hour_of_day(hours: pa.Array, halves: pa.Array) -> pa.Array:
+    """0 to 23 for `12 am` to `11 pm`; null for an hour that such a clock does not show."""
+    clock = [f"{hour or 12:02}{half}" for half in ("am", "pm") for hour in range(12)]
+    written = _joined(pc.utf8_lpad(hours, width=2, padding="0"), pc.utf8_lower(halves))
+    return _place(written, clock).cast(pa.large_string())
+
+
+def _place(text: pa.Array, known: list[str]) -> pa.Array:
+    return pc.index_in(text, pa.array(known, pa.large_string()), skip_nulls=True)
+
+
+def _joined(*pieces: pa.Array | str) -> pa.Array:
+    """The pieces in a row; null where one of them is."""
+    cells = [pa.scalar(piece, pa.large_string()) if isinstance(piece, str) else piece for piece in pieces]
+    return pc.binary_join_element_wise(*cells, pa.scalar("", pa.large_string()))

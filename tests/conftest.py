@@ -1,0 +1,17 @@
+"""How hard Hypothesis tries: `suite` by default, `long` when QUARTET_TESTS=long is set.
+
+`suite` draws the same examples every time, so that a test passes or fails for the code alone;
+`long` draws new ones, twenty-five times as many, for the night.
+"""
+
+from __future__ import annotations
+
+import os
+
+from hypothesis import HealthCheck, settings
+
+settings.register_profile("suite", derandomize=True, deadline=None, max_examples=100)
+settings.register_profile(
+    "long", deadline=None, max_examples=2500, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile(os.environ.get("QUARTET_TESTS", "suite"))

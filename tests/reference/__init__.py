@@ -1,0 +1,1 @@
+"""Plain-Python twins of what the package compiles: slow, short, and written from the definitions."""

@@ -29,27 +29,16 @@ def new_database() -> Iterator[Callable[..., str]]:
     if programs is None:
         pytest.skip("PostgreSQL is not installed (no initdb in PATH or /usr/lib/postgresql)")
     folder = Path(tempfile.mkdtemp(prefix="pg-"))
+    port = _free_port()
     try:
         _give_to_server(folder)
-        port = _free_port()
         _create_cluster(programs, folder)
-        _run(
-            programs / "pg_ctl",
-            "-D",
-            folder / "data",
-            "-w",
-            "-l",
-            folder / "log",
-            "-o",
-            _flags(folder, port),
-            "start",
-        )
-        try:
-            yield _creator(port)
-        finally:
-            _run(programs / "pg_ctl", "-D", folder / "data", "-m", "immediate", "-w", "stop")
+        _control(programs, folder, "start", "-l", folder / "log", "-o", _flags(folder, port))
+        yield _creator(port)
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        if (folder / "data" / "postmaster.pid").exists():
+            _control(programs, folder, "stop", "-m", "immediate")
+        shutil.rmtree(folder)
 
 
 def _programs() -> Path | None:
@@ -90,6 +79,10 @@ def _create_cluster(programs: Path, folder: Path) -> None:
 def _flags(folder: Path, port: int) -> str:
     settings = f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories={folder}"
     return f"{settings} -c fsync=off -c full_page_writes=off -c synchronous_commit=off"
+
+
+def _control(programs: Path, folder: Path, action: str, *options: object) -> None:
+    _run(programs / "pg_ctl", action, "-D", folder / "data", "-w", *options)
 
 
 def _run(program: Path, *arguments: object) -> None:

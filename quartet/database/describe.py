@@ -7,6 +7,7 @@ from typing import Any
 import yaml
 
 from quartet.database.database import Database
+from quartet.database.infer import Possible
 from quartet.database.schema import ForeignKey, Origin, TableSchema, TimeColumn, quoted
 from quartet.times import show_instant
 
@@ -78,13 +79,13 @@ def schema_yaml(database: Database) -> str:
     for name, table in database.tables.items():
         lines.append(f"  {_scalar(name)}:")
         lines += [f"    {line}" for line in _table_lines(table.schema)]
-        lines += [
-            f"    # possible {g.fact}: {_shown(', '.join(g.columns))}{_shown(f' -> {g.target}' if g.target else '')} "
-            f"({g.confidence:.0%}: {_shown(g.why)})"
-            for g in database.possible
-            if g.table == name
-        ]
+        lines += [f"    # {_shown(_possible(guess))}" for guess in database.possible if guess.table == name]
     return "\n".join(lines) + "\n"
+
+
+def _possible(guess: Possible) -> str:
+    target = f" -> {guess.target}" if guess.target else ""
+    return f"possible {guess.fact}: {', '.join(guess.columns)}{target} ({guess.confidence:.0%}: {guess.why})"
 
 
 def _table_lines(table: TableSchema) -> list[str]:

@@ -13,6 +13,7 @@ _FIRST = 0.15
 _SAME_NAME = 0.35
 _SAME_CODES = 0.3
 _LONGEST_KEY = 64
+_STRONG: tuple[Match, ...] = ("same", "tail")
 
 
 def guess_key(table: str, columns: Columns, nouns: Mapping[str, Noun]) -> list[Possible]:
@@ -46,7 +47,7 @@ def _may_be_key(column: Column) -> bool:
 
 def _most_hoped_for(column: Column, columns: Columns, nouns: Mapping[str, Noun]) -> float:
     """The confidence that the column would have if it were unique and all references held."""
-    base, _ = _name_clue(column, nouns)
+    base, _ = _name_clue(column, columns, nouns)
     if base == 0:
         return 0.0
     first = _FIRST if column.position == 0 else 0.0
@@ -56,7 +57,7 @@ def _most_hoped_for(column: Column, columns: Columns, nouns: Mapping[str, Noun])
 
 
 def _judged(column: Column, columns: Columns, nouns: Mapping[str, Noun]) -> Possible:
-    confidence, why = _name_clue(column, nouns)
+    confidence, why = _name_clue(column, columns, nouns)
     reasons = ["unique", *([why] if why else [])]
     if column.position == 0:
         confidence += _FIRST
@@ -65,10 +66,9 @@ def _judged(column: Column, columns: Columns, nouns: Mapping[str, Noun]) -> Poss
         gain, why = _references(column, columns)
         confidence += gain
         reasons += [why] if why else []
-    limit = 0.6 if _named_after_other(column, nouns) else 0.99
-    return Possible(
-        column.table, "pkey", (column.name,), None, round(min(confidence, limit), 2), ", ".join(reasons)
-    )
+    limit = 0.99 if column.words.mark == "id" else 0.97
+    confidence = min(confidence, 0.6 if _named_after_other(column, nouns) else limit)
+    return Possible(column.table, "pkey", (column.name,), None, round(confidence, 2), ", ".join(reasons))
 
 
 def _references(column: Column, columns: Columns) -> tuple[float, str]:
@@ -106,15 +106,13 @@ def _namesakes(column: Column, columns: Columns) -> list[Column]:
     ]
 
 
-def _name_clue(column: Column, nouns: Mapping[str, Noun]) -> tuple[float, str]:
+def _name_clue(column: Column, columns: Columns, nouns: Mapping[str, Noun]) -> tuple[float, str]:
     """How much the name alone looks like that of the table's key, 0 if it cannot be one."""
     words = column.words
     if words.is_measure or column.kind in ("time", "other"):
         return 0.0, ""
     if not words.thing:
-        return {"id": (0.8, f'named "{column.name}"'), "code": (0.55, "named like a code")}.get(
-            words.mark, (0.3, "")
-        )
+        return _clue_without_thing(column, columns, nouns)
     if match(words.thing, nouns[column.table]):
         score = {"id": 0.82, "code": 0.75, "name": 0.55, "": 0.5}[words.mark]
         return score, "named like the table"
@@ -125,10 +123,19 @@ def _name_clue(column: Column, nouns: Mapping[str, Noun]) -> tuple[float, str]:
     return (0.3 if column.kind != "integer" else 0.2) - (0.1 if column.num_rows < 10 else 0.0), ""
 
 
+def _clue_without_thing(column: Column, columns: Columns, nouns: Mapping[str, Noun]) -> tuple[float, str]:
+    """What a bare `id`, `code` or `name` is worth; `id` more if other tables have an id of this one."""
+    if column.words.mark != "id":
+        return (0.55, "named like a code") if column.words.mark == "code" else (0.3, "")
+    noun = nouns[column.table]
+    others = [c.words for table in columns if table != column.table for c in columns[table]]
+    is_named = any(words.mark == "id" and match(words.thing, noun) in _STRONG for words in others)
+    return 0.84 if is_named else 0.8, f'named "{column.name}"'
+
+
 def _named_after_other(column: Column, nouns: Mapping[str, Noun]) -> bool:
     """Whether the name speaks of a row of another table (`flight_id` in reports): a link, not a key."""
     thing = column.words.thing
-    strong: tuple[Match, ...] = ("same", "tail")
-    if match(thing, nouns[column.table]) in strong:
+    if match(thing, nouns[column.table]) in _STRONG:
         return False
-    return any(match(thing, noun) in strong for table, noun in nouns.items() if table != column.table)
+    return any(match(thing, noun) in _STRONG for table, noun in nouns.items() if table != column.table)

@@ -217,7 +217,7 @@ def _table_from_dict(content: object, where: str, origin: Origin) -> TableSchema
     if origin is CONFIRMED:
         _refuse_unknown(said, _TABLE_WORDS, where)
         _refuse_lonely_time_words(said, where)
-    missing = said.get("on_missing_time") or "error"
+    missing = said.get("on_missing_time", "error")
     if missing not in ("error", "drop", "never_visible"):
         raise UsageError(
             "C01", f"{where}: on_missing_time is {missing!r}", "say error, drop or never_visible"

@@ -496,6 +496,48 @@ def test_a_year_is_no_key_even_where_another_table_has_the_same_years() -> None:
     assert found.possible == ()
 
 
+def test_a_place_in_a_list_is_no_key_even_of_a_table_of_lines() -> None:
+    found = infer_from(order_lines={"line_no": ids(12), "note": ["x"] * 12})
+    assert facts(found.schema) == ({}, {}, {})
+    assert found.possible == ()
+
+
+@pytest.mark.parametrize(("rows", "keys"), [(12, {"sectors": "sector_mark"}), (5, {})])
+def test_a_first_column_with_the_name_and_values_of_others_is_the_key_unless_rows_are_few(
+    rows: int, keys: dict[str, str]
+) -> None:
+    found = infer_from(
+        sectors={"sector_mark": ids(rows), "note": ["x"] * rows}, hits={"sector_mark": some(30, rows)}
+    )
+    assert facts(found.schema)[0] == keys
+
+
+def test_a_namesake_with_other_values_makes_no_key() -> None:
+    found = infer_from(
+        planes={"tailnum": texts("N", 20), "note": ["x"] * 20}, flights={"tailnum": texts("M", 20) * 2}
+    )
+    assert facts(found.schema) == ({}, {}, {})
+    assert listed(found, "pkey") == {"planes.tailnum": ""}
+
+
+def test_codes_that_no_other_table_holds_make_no_key() -> None:
+    found = infer_from(airports=AIRPORTS, legs={"takeoff": ["XXX", "YYY", "ZZZ"]})
+    assert facts(found.schema) == ({}, {}, {})
+
+
+@pytest.mark.parametrize(
+    ("line", "key"),
+    [
+        ({"product_id": some(30, 12), "product_code": [f"P{i:03d}" for i in some(30, 12)]}, "id"),
+        ({"product_code": [f"P{i:03d}" for i in some(30, 12)]}, "product_code"),
+    ],
+)
+def test_of_two_good_keys_the_one_that_others_hold_is_chosen(line: dict[str, Any], key: str) -> None:
+    products = {"id": ids(12), "product_code": [f"P{i:03d}" for i in ids(12)]}
+    found = infer_from(products=products, lines={"id": ids(30), **line})
+    assert facts(found.schema)[0] == {"products": key, "lines": "id"}
+
+
 def test_uniqueness_is_judged_by_all_rows() -> None:
     values = np.arange(50_000)
     values[-1] = 0
@@ -564,6 +606,23 @@ def test_integers_with_a_name_that_may_mean_a_number_are_only_possible_links(col
     found = infer_from(users={"id": ids(30)}, posts={"id": ids(30), column: some(30, 14)})
     assert facts(found.schema)[1] == {}
     assert listed(found, "fkeys") == {f"posts.{column}": "users"}
+
+
+def test_a_bare_noun_with_many_values_is_a_link_and_with_few_is_only_possible() -> None:
+    many = infer_from(users={"id": ids(30)}, posts={"id": ids(30), "user": some(30, 14)})
+    assert facts(many.schema)[1] == {"posts.user": "users"}
+    few = infer_from(users={"id": ids(30)}, posts={"id": ids(30), "user": some(30, 3)})
+    assert facts(few.schema)[1] == {}
+    assert listed(few, "fkeys") == {"posts.user": "users"}
+
+
+def test_a_name_that_ends_with_that_of_a_key_is_a_link() -> None:
+    schema = Schema({"planes": TableSchema(primary_key=("tailnum",))})
+    tables = {
+        "planes": pa.table({"tailnum": texts("N", 20)}),
+        "tows": pa.table({"towing_tailnum": texts("N", 9)}),
+    }
+    assert facts(infer(tables, schema).schema)[1] == {"tows.towing_tailnum": "planes"}
 
 
 def test_sparse_keys_prove_what_dense_keys_do_not() -> None:
@@ -662,7 +721,8 @@ def test_a_column_named_after_its_own_table_is_no_link_to_another() -> None:
         "customers": pa.table({"id": ids(20), "customer_no": ids(20)}),
         "addresses": pa.table({"customer_no": ids(20)}),
     }
-    schema = Schema({"addresses": TableSchema(primary_key=("customer_no",))})
+    keys = {"customers": "id", "addresses": "customer_no"}
+    schema = Schema({name: TableSchema(primary_key=(key,)) for name, key in keys.items()})
     assert "customers.customer_no" not in facts(infer(tables, schema).schema)[1]
 
 
@@ -690,6 +750,16 @@ def test_codes_are_linked_by_their_values_alone() -> None:
         "100 % of 3 values are keys of airports",
         "100 % of 60 values are keys of airports",
     ]
+
+
+def test_codes_of_which_some_are_no_keys_are_only_possible() -> None:
+    tables = {
+        "airports": pa.table(AIRPORTS),
+        "legs": pa.table({"landing": [*AIRPORTS["faa"][:40], *(f"XX{c}" for c in "ABCDE")]}),
+    }
+    found = infer(tables, Schema({"airports": TableSchema(primary_key=("faa",))}))
+    assert facts(found.schema)[1] == {}
+    assert [p.why for p in found.possible] == ["88 % of 45 values are keys of airports"]
 
 
 @pytest.mark.parametrize(
@@ -808,6 +878,14 @@ def test_an_unknown_date_is_used_only_in_a_table_that_points_to_others() -> None
         users={"id": ids(9)}, tests={"id": ids(9), "user_id": some(9, 5), "draw_date": stamps(9)}
     )
     assert facts(found.schema)[2] == {"tests": "draw_date"}
+
+
+def test_a_name_without_a_time_word_is_used_only_if_the_rows_are_in_its_order() -> None:
+    for times, expected in [(stamps(9), {}), (sorted(stamps(9)), {"games": "kickoff"})]:
+        found = infer_from(
+            users={"id": ids(9)}, games={"id": ids(9), "user_id": some(9, 5), "kickoff": times}
+        )
+        assert facts(found.schema)[2] == expected
 
 
 @pytest.mark.parametrize(("unit", "ticks"), [("s", 1), ("ms", 10**3), ("us", 10**6), ("ns", 10**9)])

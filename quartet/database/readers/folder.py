@@ -9,12 +9,13 @@ import pyarrow.compute as pc
 import pyarrow.csv as csv
 import pyarrow.parquet as pq
 
-from quartet.database.schema import Schema
+from quartet.database.schema import CONFIRMED, DECLARED, Schema
 from quartet.database.source import Source
-from quartet.errors import SchemaError
+from quartet.errors import SchemaError, UsageError
 from quartet.findings import Finding, note, warning
 
-MANIFESTS = ("manifest.yaml", "quartet.yaml")
+# A manifest comes with the data, perhaps from another program; quartet.yaml was written for us.
+MANIFESTS = {"manifest.yaml": DECLARED, "quartet.yaml": CONFIRMED}
 _CSV = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".csv.bz2", ".tsv.bz2")
 _PARQUET = (".parquet", ".pq")
 # "NA" in a column of numbers is an empty cell; in a column of text it may be Namibia.
@@ -37,10 +38,10 @@ def read_folder(folder: Path) -> Source:
 
 
 def _manifest(folder: Path) -> Schema:
-    for name in MANIFESTS:
-        if (folder / name).is_file():
-            return Schema.read(folder / name)
-    return Schema()
+    found = [name for name in MANIFESTS if (folder / name).is_file()]
+    if len(found) > 1:
+        raise UsageError("C01", f'"{folder}" has two schemas: {" and ".join(found)}', "keep one of them")
+    return Schema.read(folder / found[0], MANIFESTS[found[0]]) if found else Schema()
 
 
 def _task_folder(folder: Path) -> Path | None:
@@ -51,18 +52,28 @@ def _task_folder(folder: Path) -> Path | None:
 def _table_files(folder: Path) -> dict[str, list[Path]]:
     """Table name -> its files, in the order of the names."""
     found: dict[str, list[Path]] = {}
-    for path in sorted(folder.iterdir()):
-        parts = sorted(p for p in path.iterdir() if _suffix(p)) if path.is_dir() else [path]
-        parts = [part for part in parts if _suffix(part)]
+    for path in _shown(folder):
+        parts = [part for part in (_shown(path) if path.is_dir() else [path]) if _is_table(part)]
         if not parts:
             continue
-        name = path.name if path.is_dir() else path.name.removesuffix(_suffix(path))
+        name = path.name[: len(path.name) - len(_suffix(path))]
         if name in found:
+            first = found[name][0]
+            first = first if first.parent == folder else first.parent
             raise SchemaError(
-                "S15", f'two files give a table "{name}": {found[name][0].name} and {path.name}', "remove one"
+                "S15", f'two files give a table "{name}": {first.name} and {path.name}', "remove one"
             )
         found[name] = parts
     return found
+
+
+def _shown(folder: Path) -> list[Path]:
+    """What is in a folder, without the hidden files that editors and file managers leave."""
+    return sorted(path for path in folder.iterdir() if not path.name.startswith("."))
+
+
+def _is_table(path: Path) -> bool:
+    return path.is_file() and _suffix(path) != ""
 
 
 def _suffix(path: Path) -> str:
@@ -70,26 +81,53 @@ def _suffix(path: Path) -> str:
 
 
 def _read_table(name: str, parts: list[Path]) -> tuple[pa.Table, list[Finding]]:
+    """The parts as one table. A column that is text in one CSV file is text in all of them."""
+    tables, findings = _read_parts(name, parts, frozenset())
+    mixed = _partly_text(tables)
+    if mixed:
+        tables, findings = _read_parts(name, parts, mixed)
+    try:
+        table = pa.concat_tables(tables, promote_options="permissive")
+    except pa.ArrowException as error:
+        reason = str(error).splitlines()[0]
+        raise SchemaError(
+            "S08", f'the files of table "{name}" do not fit together ({reason})', "cast one"
+        ) from None
+    return table, list(dict.fromkeys(findings))
+
+
+def _partly_text(tables: list[pa.Table]) -> frozenset[str]:
+    text, other = set(), set()
+    for field in (field for table in tables for field in table.schema):
+        if pa.types.is_string(field.type):
+            text.add(field.name)
+        elif not pa.types.is_null(field.type):
+            other.add(field.name)
+    return frozenset(text & other)
+
+
+def _read_parts(name: str, parts: list[Path], text: frozenset[str]) -> tuple[list[pa.Table], list[Finding]]:
     tables, findings = [], []
     for path in parts:
         try:
-            table, found = (pq.read_table(path), []) if _suffix(path) in _PARQUET else _read_csv(name, path)
-        except pa.ArrowInvalid as error:
+            is_csv = _suffix(path) in _CSV
+            table, found = _read_csv(name, path, text) if is_csv else (pq.read_table(path), [])
+        except (pa.ArrowException, OSError) as error:
             reason = str(error).splitlines()[0]
             raise SchemaError("S01", f"{path} cannot be read ({reason})", "repair the file") from None
         tables.append(table)
         findings += found
-    return pa.concat_tables(tables, promote_options="permissive"), findings
+    return tables, findings
 
 
-def _read_csv(name: str, path: Path) -> tuple[pa.Table, list[Finding]]:
+def _read_csv(name: str, path: Path, text_columns: frozenset[str]) -> tuple[pa.Table, list[Finding]]:
     """A CSV file with the types of its values, except where a number would lose what was written."""
     content, findings = _valid_utf8(name, path)
     table = _parse(content, path, {}, _EMPTY_NUMBERS)
     written = _parse(content, path, {f.name: pa.string() for f in table.schema}, _EMPTY_TEXT)
     for place, field in enumerate(table.schema):
         text = written.column(place)
-        if pa.types.is_string(field.type):
+        if pa.types.is_string(field.type) or field.name in text_columns:
             table = table.set_column(place, field.name, text)
         elif _is_number(field.type) and _would_lose(text, field.type):
             table = table.set_column(place, field.name, text)
@@ -113,34 +151,30 @@ def _would_lose(text: pa.ChunkedArray, kind: pa.DataType) -> bool:
 
 
 def _parse(content: bytes, path: Path, types: dict[str, pa.DataType], empty: list[str]) -> pa.Table:
-    delimiter = "\t" if ".tsv" in path.name.lower() else ","
-    with pa.input_stream(pa.py_buffer(content), compression=_compression(path)) as stream:
-        return csv.read_csv(
-            stream,
-            parse_options=csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
-            convert_options=csv.ConvertOptions(
-                column_types=types,
-                null_values=empty,
-                strings_can_be_null=True,
-                quoted_strings_can_be_null=False,
-            ),
-        )
-
-
-def _compression(path: Path) -> str | None:
-    return {".gz": "gzip", ".bz2": "bz2"}.get(path.suffix.lower())
+    return csv.read_csv(
+        pa.py_buffer(content),
+        parse_options=csv.ParseOptions(
+            delimiter="\t" if _suffix(path).startswith(".tsv") else ",", newlines_in_values=True
+        ),
+        convert_options=csv.ConvertOptions(
+            column_types=types,
+            null_values=empty,
+            strings_can_be_null=True,
+            # In a column of text, "" in quotes is an empty text; a number in quotes may be missing.
+            quoted_strings_can_be_null=not types,
+        ),
+    )
 
 
 def _valid_utf8(name: str, path: Path) -> tuple[bytes, list[Finding]]:
-    """The file's bytes, with what is not UTF-8 replaced and counted."""
-    content = path.read_bytes()
-    if _compression(path) is not None:
-        return content, []
+    """The bytes of the file, unpacked, with what is not UTF-8 replaced and counted."""
+    with pa.input_stream(str(path), compression="detect") as stream:
+        content: bytes = stream.read()
     try:
         content.decode()
         return content, []
     except UnicodeDecodeError:
         text = content.decode(errors="replace")
-        count = text.count("\ufffd")
-        message = f'table "{name}": {count:,} places are not UTF-8 and were replaced'
+        count = text.count("\ufffd") - content.count("\ufffd".encode())
+        message = f'table "{name}": {count:,} places of {path.name} are not UTF-8 and were replaced'
         return text.encode(), [warning("V08", name, message, count, "save the file as UTF-8")]

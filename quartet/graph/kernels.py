@@ -173,18 +173,26 @@ def partition(order: Ints, offsets: Ints, stream: Ints) -> None:
         cursor[table] += 1
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
+def visible_end(entries: Ints, begin: int, end: int, last_rank: int) -> int:
+    """The end of the visible prefix of a list: of the entries whose rank is at most `last_rank`."""
+    if begin == end or entries[end - 1] >> 32 <= last_rank:
+        return end
+    low, high = begin, end - 1
+    while low < high:
+        middle = (low + high) // 2
+        if entries[middle] >> 32 <= last_rank:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@njit(cache=True, nogil=True)
 def prefix_lengths(indptr: Ints, entries: Ints, nodes: Ints, last_rank: Ints) -> Ints:
-    """The length of each node's visible prefix, by binary search."""
+    """The length of each node's visible prefix."""
     lengths = np.empty(len(nodes), dtype=np.int64)
     for place in range(len(nodes)):
         begin, end = indptr[nodes[place]], indptr[nodes[place] + 1]
-        low, high = begin, end
-        while low < high:
-            middle = (low + high) // 2
-            if entries[middle] >> 32 <= last_rank[place]:
-                low = middle + 1
-            else:
-                high = middle
-        lengths[place] = low - begin
+        lengths[place] = visible_end(entries, begin, end, last_rank[place]) - begin
     return lengths

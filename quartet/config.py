@@ -1,0 +1,95 @@
+"""Configuration: the one page where the paper's symbol, our name, the default and the unit meet."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any, Literal
+
+from quartet.causal import TimeRule
+from quartet.errors import UsageError, did_you_mean
+
+Branch = Literal["feature", "topology", "temporal", "collab"]
+BRANCHES: tuple[Branch, ...] = ("feature", "topology", "temporal", "collab")
+
+
+@dataclass(frozen=True)
+class SamplerConfig:
+    """How contexts are gathered (section 2.2 and appendix A.1). Defaults are the paper's.
+
+    A budget counts tokens: `local_budget` includes the seed. `max_recent=None` is the ablation
+    without hub truncation, `restart_prob=0` the one without restart.
+    """
+
+    sampler: Literal["walk", "bfs"] = "walk"  # CRW, or the two-hop baseline BFS2
+    num_walks: int = 100  # W
+    walk_length: int = 10  # L
+    restart_prob: float = 0.15  # p
+    max_recent: int | None = 50  # M
+    truncation: Literal["recent", "random"] = "recent"  # which M of a node's visible neighbours
+    local_budget: int = 300  # K
+    branches: tuple[Branch, ...] = BRANCHES  # contexts of absent branches are not sampled
+    temporal_budget: int = 300  # K_temp
+    lookback_days: int = 365  # Δt
+    collab_budget: int = 300  # K_collab
+    collab_hops: Literal[2, 4] = 2  # the paper's probe, or look-alikes of the seed's own table
+    first_fanout: int = 50  # M1
+    second_fanout: int = 50  # M2
+    fallback: Literal["visible", "null"] = "visible"  # for seeds without history: random visible rows, or none
+    time_rule: TimeRule = "<="
+    rng_seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("num_walks", "walk_length", "temporal_budget", "lookback_days", "collab_budget"):
+            _check_range(name, getattr(self, name), 1)
+        for name in ("first_fanout", "second_fanout", "max_recent"):
+            if getattr(self, name) is not None:
+                _check_range(name, getattr(self, name), 1)
+        _check_range("local_budget", self.local_budget, 2, 2**15)
+        _check_range("walk_length", self.walk_length, 1, 254)
+        if not 0 <= self.restart_prob < 1:
+            raise UsageError("C02", f"restart_prob is {self.restart_prob}", "give a number from 0 to below 1")
+        for name, allowed in _CHOICES.items():
+            if getattr(self, name) not in allowed:
+                got = getattr(self, name)
+                raise UsageError("C02", f"{name} is {got!r}", f"say one of {', '.join(map(str, allowed))}")
+        unknown = set(self.branches) - set(BRANCHES)
+        if unknown:
+            name = sorted(unknown)[0]
+            raise UsageError("C02", f'there is no branch "{name}"' + did_you_mean(name, BRANCHES))
+
+    @property
+    def fallback_hop(self) -> int:
+        """The hop bin of rows that were drawn for a seed without history."""
+        return self.walk_length + 1
+
+    def has(self, branch: Branch) -> bool:
+        return branch in self.branches
+
+    def changed(self, **words: Any) -> SamplerConfig:
+        """This configuration with some fields changed; an unknown field is refused with a suggestion."""
+        known = {field.name for field in fields(self)}
+        for word in words:
+            if word not in known:
+                raise UsageError("C01", f'unknown field "{word}"' + did_you_mean(word, known))
+        return replace(self, **words)
+
+    def digest(self) -> str:
+        """A digest of all fields: equal configurations, equal digests."""
+        words = asdict(self) | {"branches": sorted(self.branches)}
+        return hashlib.sha256(json.dumps(words, sort_keys=True).encode()).hexdigest()
+
+
+_CHOICES: dict[str, tuple[object, ...]] = {
+    "sampler": ("walk", "bfs"),
+    "truncation": ("recent", "random"),
+    "collab_hops": (2, 4),
+    "fallback": ("visible", "null"),
+    "time_rule": ("<=", "<"),
+}
+
+
+def _check_range(name: str, value: int, low: int, high: int = 2**31 - 1) -> None:
+    if not low <= value <= high:
+        raise UsageError("C02", f"{name} is {value}", f"give a whole number from {low} to {high:,}")

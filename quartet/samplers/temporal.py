@@ -1,0 +1,66 @@
+"""The temporal context: what happened lately anywhere in the database (section 2.2.2, Algorithm 2).
+
+It depends on the time alone, so it is sampled once for each distinct time. Every table with a time column
+gets an equal part of the budget; what one cannot fill goes to the others. Tables that are always known
+have no "lately" and take no part.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quartet.causal import TimeRule, num_visible
+from quartet.graph.temporal import TemporalGraph
+from quartet.times import DAY, STATIC
+
+
+def sample_temporal(
+    graph: TemporalGraph, times: NDArray[np.int64], budget: int, lookback_days: int, rule: TimeRule
+) -> list[NDArray[np.int32]]:
+    """For each time the newest rows of every timed table in the window, newest first within a table."""
+    streams = _timed_streams(graph)
+    first = times - lookback_days * DAY
+    ends = [num_visible(known_at, times, rule) for _, known_at in streams]
+    begins = [np.searchsorted(known_at, first, side="left") for _, known_at in streams]
+    return [
+        _newest(
+            [nodes[begin[place] : end[place]] for (nodes, _), begin, end in zip(streams, begins, ends, strict=True)],
+            budget,
+        )
+        for place in range(len(times))
+    ]
+
+
+def _timed_streams(graph: TemporalGraph) -> list[tuple[NDArray[np.int32], NDArray[np.int64]]]:
+    """The nodes of each timed table, oldest first, with their times."""
+    found = []
+    for name in graph.names:
+        nodes = graph.stream_of(name)
+        known_at = graph.times[graph.node_rank[nodes]]
+        if len(nodes) and known_at[-1] != STATIC:
+            found.append((nodes, known_at))
+    return found
+
+
+def _newest(windows: list[NDArray[np.int32]], budget: int) -> NDArray[np.int32]:
+    parts = fair_parts([len(window) for window in windows], budget)
+    chosen = [window[len(window) - part :][::-1] for window, part in zip(windows, parts, strict=True)]
+    return np.concatenate([np.empty(0, np.int32), *chosen])
+
+
+def fair_parts(available: list[int], budget: int) -> list[int]:
+    """The budget in equal parts, none above what is available, what is left going to the others.
+
+    Parts that cannot be equal differ by one, the earlier tables having more.
+    """
+    parts = [0] * len(available)
+    left = min(budget, sum(available))
+    while left:
+        hungry = [place for place, part in enumerate(parts) if part < available[place]]
+        each, rest = divmod(left, len(hungry))
+        for rank, place in enumerate(hungry):
+            more = min(each + (rank < rest), available[place] - parts[place])
+            parts[place] += more
+            left -= more
+    return parts

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import sys
+from importlib.abc import MetaPathFinder
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from quartet.errors import QuartetError
+from quartet.errors import QuartetError, UsageError
+
+if TYPE_CHECKING:
+    from quartet.database.database import Database
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -46,28 +50,26 @@ def inspect(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
 ) -> None:
     """Show the tables, keys, links, times and problems of a database, and what was inferred."""
-    from quartet.database.database import Database
+    database = _load(source, schema)
     from quartet.database.describe import describe, schema_yaml
     from quartet.show import console, database_view
 
-    database = Database.load(source, schema)
-    out = console()
     if json:
         import json as json_module
 
         print(json_module.dumps(describe(database), indent=1))
     else:
-        out.print(database_view(database))
+        console().print(database_view(database))
     if write_schema is not None:
         write_schema.parent.mkdir(parents=True, exist_ok=True)
         write_schema.write_text(schema_yaml(database), encoding="utf-8")
-        out.print(f"Wrote {write_schema}. Correct it, then: quartet inspect {source} --schema {write_schema}")
+        _say(f"Wrote {write_schema}. Correct it, then: quartet inspect {source} --schema {write_schema}")
     if draw is not None:
         from quartet.draw import schema_svg
 
         draw.parent.mkdir(parents=True, exist_ok=True)
         draw.write_text(schema_svg(database), encoding="utf-8")
-        out.print(f"Drew the schema: {draw}")
+        _say(f"Drew the schema: {draw}")
 
 
 @app.command()
@@ -84,12 +86,11 @@ def task(
     ] = False,
 ) -> None:
     """Show a task: rows and labels of each split, seeds without history, and what looks like a leak."""
-    from quartet.database.database import Database
+    database = _load(source, schema)
     from quartet.graph import TemporalGraph
     from quartet.show import console, task_view
     from quartet.tasks import Task, lint
 
-    database = Database.load(source, schema)
     loaded = Task.load(database, name, regenerate, "drop" if drop_early else "error")
     graph = TemporalGraph.build(loaded.database)
     console().print(task_view(loaded, graph, lint(loaded)))
@@ -102,13 +103,42 @@ def convert(
     schema: SchemaFile = None,
 ) -> None:
     """Write a database as a RelBench-format folder."""
-    from quartet.database.database import Database
+    database = _load(source, schema)
     from quartet.export import write_relbench
-    from quartet.show import console
 
-    database = Database.load(source, schema)
     write_relbench(database, folder)
-    console().print(f"Wrote {database.num_rows:,} rows of {len(database.tables)} tables to {folder}")
+    _say(f"Wrote {database.num_rows:,} rows of {len(database.tables)} tables to {folder}")
+
+
+def _load(source: str, schema: Path | None) -> Database:
+    _spare_pandas()
+    from quartet.database.database import Database
+
+    return Database.load(source, schema)
+
+
+def _spare_pandas() -> None:
+    """Lets Arrow look for pandas in vain: at its first list it would import it, for a third of a second.
+
+    It looks once, and again only when it is given a frame.
+    """
+    if "pandas" not in sys.modules:
+        import pyarrow
+
+        sys.meta_path.insert(0, no_pandas := _NoPandas())
+        pyarrow.array([])
+        sys.meta_path.remove(no_pandas)
+
+
+class _NoPandas(MetaPathFinder):
+    def find_spec(self, name: str, *_: object) -> None:
+        if name == "pandas":
+            raise ModuleNotFoundError(name)
+
+
+def _say(text: str) -> None:
+    """Tells people something beside the result: names in it cannot give orders to a terminal."""
+    print("".join(letter if letter.isprintable() else "�" for letter in text), file=sys.stderr)
 
 
 def main() -> None:
@@ -116,5 +146,14 @@ def main() -> None:
     try:
         app()
     except QuartetError as error:
-        print(error, file=sys.stderr)
-        sys.exit(error.exit_code)
+        _fail(error)
+    except OSError as error:
+        where = f'"{error.filename}": ' if error.filename else ""
+        _fail(
+            UsageError("C09", f"{where}{error.strerror or error}", "check the path and what you may do there")
+        )
+
+
+def _fail(error: QuartetError) -> NoReturn:
+    _say(str(error))
+    sys.exit(error.exit_code)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import html
 from dataclasses import dataclass
 
+import pyarrow as pa
+
 from quartet.database.database import Database, Relation
 from quartet.database.table import Table
 
@@ -31,8 +33,9 @@ class Box:
 
     def line_y(self, columns: tuple[str, ...]) -> int:
         """The height at which the first of some columns is written (the header if it is not shown)."""
+        wanted = _column_line(self.table.data.schema.field(columns[0]))
         for place, (_, text) in enumerate(self.lines):
-            if text.split(":")[0] == columns[0]:
+            if text == wanted:
                 return self.y + HEADER + LINE * place + LINE // 2
         return self.y + HEADER // 2
 
@@ -93,13 +96,17 @@ def _lines(table: Table) -> list[tuple[str, str]]:
     def mark(name: str) -> str:
         return "◆" if name in keys else "→" if name in links else "◷" if name in times else " "
 
-    columns = [(mark(f.name), f"{f.name}: {f.type}") for f in table.data.schema]
+    columns = [(mark(f.name), _column_line(f)) for f in table.data.schema]
     columns.sort(key=lambda line: "◆→◷ ".index(line[0]))
     named = [line for line in columns if line[0] != " "]
     plain = [line for line in columns if line[0] == " "]
     room = max(MOST_COLUMNS - len(named), 2)
     more = [(" ", f"… {len(plain) - room} more")] if len(plain) > room else []
     return named + plain[:room] + more
+
+
+def _column_line(field: pa.Field) -> str:
+    return f"{field.name}: {field.type}"
 
 
 def _box(box: Box) -> str:

@@ -11,7 +11,8 @@ import shutil
 import socket
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import ExitStack
 from itertools import count
 from pathlib import Path
 
@@ -22,23 +23,40 @@ PASSWORD = "s3cret/p@ss:word"
 ENCODED_PASSWORD = "s3cret%2Fp%40ss%3Aword"
 
 
+NewDatabase = Callable[..., str]
+_STARTED = pytest.StashKey[NewDatabase]()
+
+
 @pytest.fixture(scope="session")
-def new_database() -> Iterator[Callable[..., str]]:
+def new_database(request: pytest.FixtureRequest) -> NewDatabase:
     """`new_database(options="")`: creates a database (with options of CREATE DATABASE), returns its URL."""
+    # Each module that imports a fixture has its own; the stash makes one server serve them all.
+    stash = request.config.stash
+    if _STARTED not in stash:
+        stash[_STARTED] = _start(request.config)
+    return stash[_STARTED]
+
+
+def _start(config: pytest.Config) -> NewDatabase:
+    """A new server, which is stopped and removed when pytest ends, or at once if it does not start."""
     programs = _programs()
     if programs is None:
         pytest.skip("PostgreSQL is not installed (no initdb in PATH or /usr/lib/postgresql)")
-    folder = Path(tempfile.mkdtemp(prefix="pg-"))
-    port = _free_port()
-    try:
+    with ExitStack() as undone:
+        folder = Path(tempfile.mkdtemp(prefix="pg-"))
+        undone.callback(shutil.rmtree, folder)
+        undone.callback(_stop, programs, folder)
+        port = _free_port()
         _give_to_server(folder)
         _create_cluster(programs, folder)
         _control(programs, folder, "start", "-l", folder / "log", "-o", _flags(folder, port))
-        yield _creator(port)
-    finally:
-        if (folder / "data" / "postmaster.pid").exists():
-            _control(programs, folder, "stop", "-m", "immediate")
-        shutil.rmtree(folder)
+        config.add_cleanup(undone.pop_all().close)
+    return _creator(port)
+
+
+def _stop(programs: Path, folder: Path) -> None:
+    if (folder / "data" / "postmaster.pid").exists():
+        _control(programs, folder, "stop", "-m", "immediate")
 
 
 def _programs() -> Path | None:
@@ -96,7 +114,7 @@ def _run(program: Path, *arguments: object) -> None:
         assert done.returncode == 0, f"{program.name} failed: {output.read()}"
 
 
-def _creator(port: int) -> Callable[..., str]:
+def _creator(port: int) -> NewDatabase:
     import psycopg
 
     numbers = count(1)

@@ -22,7 +22,7 @@ def _canonical_column(column: pa.ChunkedArray) -> pa.ChunkedArray:
     if isinstance(kind, pa.BaseExtensionType):
         return _canonical_column(pa.chunked_array([c.storage for c in column.chunks], kind.storage_type))
     if pa.types.is_dictionary(kind):
-        return _canonical_column(column.cast(kind.value_type))
+        return _canonical_column(_decoded(column))
     target = _canonical_type(kind)
     if target == kind:
         return column
@@ -31,6 +31,13 @@ def _canonical_column(column: pa.ChunkedArray) -> pa.ChunkedArray:
     except pa.ArrowInvalid:
         # An unsigned or decimal integer beyond int64, or text beyond 2 GB: exact as it is, or as text.
         return column if pa.types.is_large_string(kind) else column.cast(_TEXT)
+
+
+def _decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The values that a dictionary stands for. Arrow cannot decode the views that polars keeps."""
+    kind = column.type.value_type
+    kind = _TEXT if pa.types.is_string_view(kind) else kind
+    return pa.chunked_array([c.dictionary.cast(kind).take(c.indices) for c in column.chunks], kind)
 
 
 def _canonical_type(kind: pa.DataType) -> pa.DataType:

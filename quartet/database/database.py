@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from quartet.causal import TimeRule, visible
 from quartet.database.infer import Possible, infer
+from quartet.database.inherit import inherit_times
 from quartet.database.keys import NO_SUCH_KEY, NULL_KEY, KeyMap
 from quartet.database.readers import read_source
 from quartet.database.schema import ForeignKey, Schema, TableSchema
@@ -78,9 +79,10 @@ class Database:
         if corrections is not None:
             declared = declared.corrected_by(corrections)
         found = infer(source.tables, _resolved(declared, source.tables))
+        tables, schema = inherit_times(source.tables, found.schema)
         return Database.build(
-            source.tables,
-            found.schema,
+            tables,
+            schema,
             location=source.location,
             task_folder=source.task_folder,
             findings=source.findings,
@@ -389,9 +391,28 @@ def _structure_findings(tables: Mapping[str, Table], relations: list[Relation]) 
     if not any(table.is_timed for table in tables.values()):
         text = "no table has a time column: temporal branch off; results are not time-safe"
         found.append(warning("T10", "", text, fix="name a time_col in the schema file"))
+    found += [_timeless_holder(relation) for relation in _timeless_holders(tables, relations)]
     for cycle in _cycles(relations):
         found.append(note("S11", "", f"cycle {' -> '.join(cycle)}"))
     return found
+
+
+def _timeless_holders(tables: Mapping[str, Table], relations: list[Relation]) -> list[Relation]:
+    """For each table without a time whose rows point to rows that have one, the first such link."""
+    found: dict[str, Relation] = {}
+    for relation in relations:
+        if not tables[relation.table].is_timed and tables[relation.parent].is_timed and relation.num_links:
+            found.setdefault(relation.table, relation)
+    return list(found.values())
+
+
+def _timeless_holder(relation: Relation) -> Finding:
+    text = (
+        f'table "{relation.table}" has no time, but its rows point to "{relation.parent}", whose rows have one: '
+        "they count as always known, and would show what happens later"
+    )
+    fix = f"say time_from: {relation.foreign_key.label} for {relation.table} in the schema file"
+    return warning("D02", relation.table, text, relation.num_links, fix)
 
 
 def _cycles(relations: list[Relation]) -> list[tuple[str, ...]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import yaml
@@ -95,19 +96,32 @@ def _table_lines(table: TableSchema) -> list[str]:
     if table.available_at:
         lines.append(f"available_at: {_scalar(table.available_at)}")
     lines.append("fkeys:" if table.foreign_keys else "fkeys: {}")
-    return lines + [f"  {_link_line(fk)}" for fk in table.foreign_keys]
+    return lines + [f"  {line}" for line in _link_lines(table.foreign_keys)]
 
 
 def _time_lines(time: TimeColumn) -> list[str]:
-    lines = [f"time_col: {_scalar(time.column)}{_remark(time.origin)}"]
+    if time.link:
+        lines = [f"time_from: {_key(time.link)}{_remark(time.origin)}"]
+    else:
+        lines = [f"time_col: {_scalar(time.column)}{_remark(time.origin)}"]
     options = {"time_unit": time.unit, "time_format": time.format, "timezone": time.timezone}
     lines += [f"{word}: {_scalar(value)}" for word, value in options.items() if value]
     return lines + ([f"on_missing_time: {time.on_missing}"] if time.on_missing != "error" else [])
 
 
-def _link_line(fk: ForeignKey) -> str:
-    target = quoted(fk.table, ".") + (f".{_listed(fk.references)}" if fk.references else "")
-    return f"{_scalar(_listed(fk.columns))}: {_scalar(target)}{_remark(fk.origin)}"
+def _link_lines(links: tuple[ForeignKey, ...]) -> list[str]:
+    """A line for each set of columns: several links over the same columns have to share one."""
+    same: dict[str, list[ForeignKey]] = {}
+    for fk in links:
+        same.setdefault(_scalar(_listed(fk.columns)), []).append(fk)
+    return [
+        f"{columns}: {_one_or_list([_target(fk) for fk in found])}{_remark(found[0].origin)}"
+        for columns, found in same.items()
+    ]
+
+
+def _target(fk: ForeignKey) -> str:
+    return quoted(fk.table, ".") + (f".{_listed(fk.references)}" if fk.references else "")
 
 
 def _listed(names: tuple[str, ...]) -> str:
@@ -116,7 +130,15 @@ def _listed(names: tuple[str, ...]) -> str:
 
 def _key(names: tuple[str, ...]) -> str:
     is_plain = len(names) == 1 and quoted(names[0], ",") == names[0]
-    return _scalar(names[0]) if is_plain else "[" + ", ".join(map(_scalar, names)) + "]"
+    return _scalar(names[0]) if is_plain else _list(names)
+
+
+def _one_or_list(texts: list[str]) -> str:
+    return _scalar(texts[0]) if len(texts) == 1 else _list(texts)
+
+
+def _list(texts: Iterable[str]) -> str:
+    return "[" + ", ".join(map(_scalar, texts)) + "]"
 
 
 def _remark(origin: Origin) -> str:
@@ -132,6 +154,6 @@ def _shown(text: str) -> str:
 
 def _scalar(text: str) -> str:
     """A text as one YAML scalar on one line, also inside a list."""
-    is_plain = text.isprintable() and not set(text) & set(",[]{}")
-    style = None if is_plain else '"'
-    return yaml.safe_dump(text, allow_unicode=True, width=10**9, default_style=style).splitlines()[0]
+    shows = text.isprintable()
+    style = None if shows and not set(text) & set(",[]{}") else '"'
+    return yaml.safe_dump(text, allow_unicode=shows, width=10**9, default_style=style).splitlines()[0]

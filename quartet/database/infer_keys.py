@@ -72,8 +72,11 @@ def _judged(column: Column, columns: Columns, nouns: Mapping[str, Noun]) -> Poss
 
 
 def _references(column: Column, columns: Columns) -> tuple[float, str]:
-    """What the other tables add: columns of the same name, or codes, that are values of this one."""
-    same = [c for c in _namesakes(column, columns) if share_held(c, column) >= 0.5]
+    """What the other tables add: columns of the same name, or codes, that are values of this one.
+
+    A column that is unique in the other table as well does not count: either may be the key.
+    """
+    same = [c for c in _namesakes(column, columns) if not c.is_unique and share_held(c, column) >= 0.5]
     if same:
         return _SAME_NAME, "same name and values as " + _listed(same)
     if not _may_be_code(column):
@@ -113,9 +116,10 @@ def _name_clue(column: Column, columns: Columns, nouns: Mapping[str, Noun]) -> t
         return 0.0, ""
     if not words.thing:
         return _clue_without_thing(column, columns, nouns)
-    if match(words.thing, nouns[column.table]):
+    own = match(words.thing, nouns[column.table])
+    if own:
         score = {"id": 0.82, "code": 0.75, "name": 0.55, "": 0.5}[words.mark]
-        return score, "named like the table"
+        return score - (0.1 if own == "head" and words.mark != "id" else 0.0), "named like the table"
     if _named_after_other(column, nouns):
         return (0.45, "but named after another table") if words.mark in ("id", "code") else (0.2, "")
     if words.mark == "id":

@@ -19,7 +19,7 @@ from quartet.database.evidence import (
     codes_held,
     share_held,
 )
-from quartet.database.names import Noun, match, plays_role_of, points_to_own_table
+from quartet.database.names import ROWS, Noun, match, plays_role_of, points_to_own_table
 
 MARGIN = 0.04  # two links of one column that are closer than this are equally good
 _BY_CHANCE = 1e-6
@@ -145,6 +145,8 @@ def _own_table_clues(column: Column, target: Target, noun: Noun) -> Iterable[Clu
         yield Clue(0.85, "named like a link to its own table", is_plain)
     elif words.mark == "id" and match(words.thing, noun) == "tail":
         yield Clue(0.85, f"named after {target.table}")
+    elif words.is_done_by and plays_role_of(words, noun):
+        yield Clue(_BY_ROLE, f"a part played by {target.table}")
 
 
 def _clues(column: Column, target: Target, noun: Noun) -> Iterable[Clue]:
@@ -153,7 +155,7 @@ def _clues(column: Column, target: Target, noun: Noun) -> Iterable[Clue]:
     if match(words.thing, noun) == "same":
         return  # `flight_number` in flights: of the row itself
     by_table = match(words.thing, target.noun)
-    if words.joined == key.joined and words.thing:
+    if words.joined == key.joined and words.thing and words.thing[-1] not in ROWS:
         bonus = 0.1 if by_table == "same" else 0.0
         is_plain = not words.is_generic
         yield Clue(0.89 + bonus, f"has the name of the key of {target.table}", is_plain)

@@ -26,7 +26,7 @@ _GOOD, _BEGINS, _REFUSED = 0.93, 0.8, 0.45
 # Not when the row became known: of a person, of the future, or a later change of the row.
 _OTHER_MEANING = word_set(
     "birth birthday dob born death died dod expire expires expired expiry expiration exp due until end ended "
-    "ending finish finished stop stopped to thru through valid deadline limit next future expected estimated "
+    "ending out finish finished stop stopped to thru through valid deadline limit next future expected estimated "
     "update updated modify modified modification change changed edit edited delete deleted removed last "
     "latest close closed retired refreshed synced"
 )
@@ -35,7 +35,7 @@ _OTHER_PARTS = re.compile("birth|expir|updat|modif|delet|deadlin|until|^last|^ch
 _LATER_STEP = word_set(
     "ship shipped shipping deliver delivered delivery return returned required approve approved paid payment "
     "complete completed resolve resolved cancel cancelled canceled cancellation accept accepted answered "
-    "verified confirmed processed handled checkout dropoff arrival arrived arr"
+    "verified confirmed processed handled checkout discharge disch dropoff arrival arrived arr"
 )
 # When the thing itself began, which may be long before anyone wrote it down.
 _OF_THE_THING = word_set(
@@ -48,8 +48,8 @@ _RECORDED = word_set(
 )
 _BEGINNING = word_set(
     "start started starting begin began from departure depart departed dep pickup checkin open opened signup "
-    "signed registered registration joined join enrolled enrollment admitted admission published submitted "
-    "sent received booked booking visit visited sale sold invoice trade"
+    "signed registered registration joined join enrolled enrollment admit admitted "
+    "admission issue issued in published submitted sent received booked booking visit visited sale sold invoice trade"
 )
 _ENDINGS = re.compile(r"(ment|ings?|ions?|ed|ery|al|y|e|s)$")
 

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from quartet.errors import SchemaError, examples
+from quartet.times import show_instant
 
 Kind = Literal["int64", "text", "time"]
 NULL_KEY = -1
@@ -36,6 +37,10 @@ class KeyColumn:
     def of(column: pa.ChunkedArray, where: str) -> KeyColumn:
         kind, values = _comparable(column, where)
         return KeyColumn(where, kind, values)
+
+    def show(self, row: int) -> str:
+        value = self.values[row].as_py()
+        return show_instant(value) if self.kind == "time" else str(value)
 
 
 def _comparable(column: pa.ChunkedArray, where: str) -> tuple[Kind, pa.ChunkedArray]:
@@ -123,7 +128,7 @@ class KeyMap:
 
     def show(self, row: int) -> str:
         """The key of a row as people would write it."""
-        parts = [str(column.values[row].as_py()) for column in self.columns]
+        parts = [column.show(row) for column in self.columns]
         return parts[0] if len(parts) == 1 else "(" + ", ".join(parts) + ")"
 
     def _combined(self, columns: Sequence[KeyColumn]) -> pa.ChunkedArray:

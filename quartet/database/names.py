@@ -54,6 +54,8 @@ _ATTRIBUTES = word_set(
     "channel source medium result outcome reason brand make model genre nationality race religion answer "
     "active enabled valid yes format"
 )
+# Words for the row itself: a column so named is numbered anew in every table.
+ROWS = word_set("row record rec index serial")
 _ELSEWHERE = word_set("external ext legacy old remote foreign upstream")
 _QUANTIFIERS = word_set(
     "is has had was were can should will did does num n nb no number count total avg mean max min"
@@ -71,7 +73,8 @@ _ROLES: dict[str, frozenset[str]] = {
     **dict.fromkeys(_CHIEFS | word_set("rep representative salesperson clerk cashier"), _STAFF),
     **dict.fromkeys(
         word_set(
-            "owner author creator sender recipient receiver assignee reviewer approver follower followee"
+            "owner author creator sender recipient receiver assignee reviewer approver reporter "
+            "follower followee"
         ),
         word_set("user person"),
     ),
@@ -127,7 +130,7 @@ def _canonical(words: Iterable[str]) -> Noun:
 def noun_of(table: str) -> Noun:
     """What a row of the table is: (order, item) for `tbl_OrderItems`."""
     words = split(table)
-    while len(words) > 1 and words[0] in _TABLE_PREFIXES:
+    while len(words) > 1 and (words[0] in _TABLE_PREFIXES or len(words[0]) == 1):
         words = words[1:]
     return _canonical(words)
 
@@ -179,14 +182,14 @@ class Words:
     @property
     def is_generic(self) -> bool:
         """Whether many tables have a column of this name that means another thing in each."""
-        return (
-            not self.thing or self.is_measure or self.mark == "name" or (not self.mark and self.is_attribute)
-        )
+        if not self.thing or self.is_measure or self.mark == "name" or self.thing[-1] in ROWS:
+            return True
+        return not self.mark and self.is_attribute
 
 
 def take_apart(name: str, nouns: Iterable[Noun] = ()) -> Words:
     """The words of a column; `nouns` are those of the tables, so that `userid` is seen as user + id."""
-    known = {"".join(noun) for noun in nouns} | _ROLES.keys() | _SELF_ROLES
+    known = {word for noun in nouns for word in ("".join(noun), *noun[-1:])} | _ROLES.keys() | _SELF_ROLES
     words = tuple(part for word in split(name) for part in _unglued(word, known))
     named = tuple(word for word in words if not word.isdigit())
     thing, mark = _without_mark(named)

@@ -10,11 +10,13 @@ One file format serves everywhere: RelBench's `manifest.yaml`, plus a few option
       orders:
         pkey: order_id                   # [a, b] for a composite key, null for none
         time_col: created_at             # null: the rows were always known
+        time_from: parcel_id             # instead of time_col: known when the row it points to is
         available_at: loaded_at          # optional: when the row became known, if later
         fkeys:
           customer_id: customers         # to the primary key of customers
           shop_code: shops.code          # to another unique column
           "country, city": cities        # composite
+          owner: [people, firms]         # one column that names a row in each of two tables
         time_unit: ms                    # for numbers: s, ms, us or ns
         time_format: '%d/%m/%Y'          # for text that is not ISO 8601
         timezone: Europe/Paris           # for times without a zone (default: UTC)
@@ -79,7 +81,11 @@ class ForeignKey:
 
 @dataclass(frozen=True)
 class TimeColumn:
-    """The column that dates a row, and how its values are to be read."""
+    """The column that dates a row, and how its values are to be read.
+
+    With `link`, the columns of a foreign key, rows take the time of the row they point to; `column` is
+    empty until `inherit_times` has made it.
+    """
 
     column: str
     unit: str | None = None
@@ -87,6 +93,7 @@ class TimeColumn:
     timezone: str | None = None
     on_missing: MissingTime = "error"
     origin: Origin = DECLARED
+    link: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -104,7 +111,7 @@ class TableSchema:
     def named_columns(self) -> tuple[str, ...]:
         """Every column that the schema speaks of, in order, without repetition."""
         names = [*self.primary_key, *(c for fk in self.foreign_keys for c in fk.columns)]
-        names += [self.time.column] if self.time else []
+        names += [self.time.column] if self.time and self.time.column else []
         names += [self.available_at] if self.available_at else []
         return tuple(dict.fromkeys(names))
 
@@ -181,7 +188,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
 
 
 _TIME_WORDS = ("time_unit", "time_format", "timezone", "on_missing_time")
-_TABLE_WORDS = frozenset([*FACTS, *_TIME_WORDS])
+_TABLE_WORDS = frozenset([*FACTS, "time_from", *_TIME_WORDS])
 _SCHEMA_WORDS = frozenset(
     ["name", "description", "manifest_version", "val_timestamp", "test_timestamp", "on_dangling", "tables"]
 )
@@ -222,26 +229,30 @@ def _table_from_dict(content: object, where: str, origin: Origin) -> TableSchema
         raise UsageError(
             "C01", f"{where}: on_missing_time is {missing!r}", "say error, drop or never_visible"
         )
-    time = said.get("time_col")
+    time, link = said.get("time_col"), said.get("time_from")
+    if time is not None and link is not None:
+        raise UsageError("C01", f"{where}: both time_col and time_from are given", "choose one")
     return TableSchema(
         primary_key=_key_columns(said.get("pkey")),
         foreign_keys=tuple(
             _foreign_key(str(columns), str(target), origin)
-            for columns, target in _mapping(said.get("fkeys"), f"{where}: fkeys").items()
+            for columns, targets in _mapping(said.get("fkeys"), f"{where}: fkeys").items()
+            for target in (targets if isinstance(targets, list) else [targets])
         ),
         time=TimeColumn(
-            column=str(time),
+            column="" if time is None else str(time),
             unit=_text(said.get("time_unit")),
             format=_text(said.get("time_format")),
             timezone=_text(said.get("timezone")),
             on_missing=missing,
             origin=origin,
+            link=_key_columns(link),
         )
-        if time is not None
+        if time is not None or link is not None
         else None,
         available_at=_text(said.get("available_at")),
         key_origin=origin,
-        settled=frozenset(fact for fact in FACTS if fact in said),
+        settled=frozenset(fact for fact in FACTS if fact in said or (fact == "time_col" and link is not None)),
     )
 
 
@@ -302,6 +313,8 @@ def _refuse_unknown(said: Mapping[str, Any], known: frozenset[str], where: str) 
 
 def _refuse_lonely_time_words(said: Mapping[str, Any], where: str) -> None:
     """How to read a time is said of a column: without one the words would be lost in silence."""
-    lonely = [word for word in _TIME_WORDS if word in said and said.get("time_col") is None]
+    if said.get("time_col") is not None or said.get("time_from") is not None:
+        return
+    lonely = [word for word in _TIME_WORDS if word in said]
     if lonely:
         raise UsageError("C01", f"{where}: {lonely[0]} is said of no time_col", "name the time_col too")

@@ -192,14 +192,9 @@ class _Space:
             sketch = sketch[:, :0]
         used = np.arange(shape[1]) < size[:, :1]
         linked = np.arange(most_edges) < size[:, 1:2]
-        return _Part(
-            size[:, :2],
-            *(array[used] for array in local),
-            edges[linked],
-            num_peers,
-            peers[np.arange(peers.shape[1]) < num_peers[:, None]],
-            sketch,
-        )
+        rows, hop, share = (array[used] for array in local)
+        peers = peers[np.arange(peers.shape[1]) < num_peers[:, None]]
+        return _Part(size[:, :2], rows, hop, share, edges[linked], num_peers, peers, sketch)
 
     def _local(self, node: Array, time: Array, last: Array, local: Any, edges: Array, size: Array) -> None:
         config = self.config

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import date, datetime, time
 from typing import Any
 
@@ -15,11 +14,11 @@ from quartet.database.readers.postgresql import open_postgresql
 from quartet.database.readers.sql import read_sql
 from quartet.database.schema import ForeignKey
 from quartet.errors import QuartetError, ResourceError, UsageError
-from tests.postgres import ENCODED_PASSWORD, PASSWORD, USER, new_database  # noqa: F401
+from tests.postgres import ENCODED_PASSWORD, PASSWORD, USER, NewDatabase, new_database  # noqa: F401
 
 
 @pytest.fixture
-def url(new_database: Callable[..., str]) -> str:  # noqa: F811
+def url(new_database: NewDatabase) -> str:  # noqa: F811
     return new_database()
 
 
@@ -255,7 +254,7 @@ def test_the_transaction_cannot_write(url: str) -> None:
             engine._run("INSERT INTO public.t VALUES (1)")
 
 
-def test_other_encodings(new_database: Callable[..., str]) -> None:  # noqa: F811
+def test_other_encodings(new_database: NewDatabase) -> None:  # noqa: F811
     url = new_database("ENCODING 'LATIN1' TEMPLATE template0 LC_COLLATE 'C' LC_CTYPE 'C'")
     execute(url, "CREATE TABLE é (ü text)", "INSERT INTO é VALUES ('ÿ')")
     assert read_sql(url).tables["é"].to_pylist() == [{"ü": "ÿ"}]

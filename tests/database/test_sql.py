@@ -11,7 +11,6 @@ reached through an e-mail address, which is unique but not the primary key.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable
 from contextlib import closing
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -25,7 +24,7 @@ from quartet.database.readers.engine import quote, reason_of, scale_of
 from quartet.database.readers.sql import is_sql, read_sql
 from quartet.database.schema import DECLARED, ForeignKey
 from quartet.errors import ResourceError, SchemaError, UsageError
-from tests.postgres import new_database  # noqa: F401
+from tests.postgres import NewDatabase, new_database  # noqa: F401
 
 ENGINES = ("sqlite", "duckdb", "postgresql")
 
@@ -76,7 +75,7 @@ ORDERS = [
 class Maker:
     """Makes a database of any engine from SQL statements, and gives its URL."""
 
-    def __init__(self, folder: Path, new_database: Callable[..., str]) -> None:  # noqa: F811
+    def __init__(self, folder: Path, new_database: NewDatabase) -> None:  # noqa: F811
         self.folder = folder
         self.new_database = new_database
 

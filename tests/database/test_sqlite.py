@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 
 from quartet.database.readers.sql import read_sql
-from quartet.database.readers.sqlite import open_sqlite
+from quartet.database.readers.sqlite import _expression, open_sqlite
 from quartet.database.schema import ForeignKey
 from quartet.errors import ResourceError
 from quartet.findings import Finding
@@ -130,6 +130,14 @@ def test_mixed_types_are_text_and_nothing_is_lost(path: Path) -> None:
         "they are read as text"
     )
     assert findings[0].count == MANY + 8
+
+
+def test_numbers_as_text_are_the_same_numbers_in_older_sqlite() -> None:
+    with closing(sqlite3.connect(":memory:")) as connection:
+        text = _expression("c", "text", ("real", "text"))
+        for number in (0.1 + 0.2, 0.5, 1e300, -1 / 3, 5e-324, 123456789.123456789):
+            found = connection.execute(f"SELECT {text} FROM (SELECT ? AS c)", [number]).fetchone()[0]
+            assert float(found) == number
 
 
 def test_text_in_a_column_of_integers(path: Path) -> None:
@@ -256,6 +264,20 @@ def test_a_text_link_to_an_integer_key_holds_as_it_does_in_sqlite(path: Path) ->
     assert tables["parent"].to_pydict() == {"id": ["1", "2"]}
     assert tables["child"].to_pydict() == {"parent": ["2"]}
     assert tables["grandchild"].to_pydict() == {"parent": ["1"], "untyped": [None]}
+
+
+def test_text_spreads_along_a_chain_of_links(path: Path) -> None:
+    execute(
+        path,
+        "CREATE TABLE d (id TEXT PRIMARY KEY)",
+        "CREATE TABLE c (id INTEGER PRIMARY KEY REFERENCES d(id))",
+        "CREATE TABLE b (id INTEGER PRIMARY KEY REFERENCES c(id))",
+        "CREATE TABLE a (id INTEGER PRIMARY KEY REFERENCES b(id))",
+        *(f"INSERT INTO {name} VALUES (1)" for name in "dcba"),
+    )
+    source = read_sql(str(path))
+    assert [source.tables[name].to_pydict() for name in "abcd"] == [{"id": ["1"]}] * 4
+    assert [finding.where for finding in source.findings] == ["c.id", "b.id", "a.id"]
 
 
 def test_an_empty_link_changes_no_key(path: Path) -> None:

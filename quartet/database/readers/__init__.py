@@ -46,7 +46,10 @@ def _read_folder(path: Path) -> Source:
 
 
 def _looks_like_path(text: str) -> bool:
-    return text.startswith((".", "/", "~")) or ("/" not in text and not text.startswith("rel-"))
+    """Whether a source that does not exist was meant as a path, and not as an address of the Hub."""
+    if "/" not in text:
+        return not text.startswith("rel-")
+    return text.startswith((".", "/", "~")) or Path(text).parent.is_dir()
 
 
 def _unknown(text: str) -> UsageError:

@@ -86,14 +86,19 @@ def _read_table(name: str, parts: list[Path]) -> tuple[pa.Table, list[Finding]]:
     mixed = _partly_text(tables)
     if mixed:
         tables, findings = _read_parts(name, parts, mixed)
+    return _joined(name, tables), list(dict.fromkeys(findings))
+
+
+def _joined(name: str, tables: list[pa.Table]) -> pa.Table:
+    if len(tables) == 1:
+        return tables[0]  # also with repeated names, which are refused later with their own message
     try:
-        table = pa.concat_tables(tables, promote_options="permissive")
+        return pa.concat_tables(tables, promote_options="permissive")
     except pa.ArrowException as error:
         reason = str(error).splitlines()[0]
         raise SchemaError(
             "S08", f'the files of table "{name}" do not fit together ({reason})', "cast one"
         ) from None
-    return table, list(dict.fromkeys(findings))
 
 
 def _partly_text(tables: list[pa.Table]) -> frozenset[str]:
@@ -168,7 +173,8 @@ def _parse(content: bytes, path: Path, types: dict[str, pa.DataType], empty: lis
 
 def _valid_utf8(name: str, path: Path) -> tuple[bytes, list[Finding]]:
     """The bytes of the file, unpacked, with what is not UTF-8 replaced and counted."""
-    with pa.input_stream(str(path), compression="detect") as stream:
+    packed = {".gz": "gzip", ".bz2": "bz2"}.get(path.suffix.lower())
+    with pa.input_stream(str(path), compression=packed) as stream:
         content: bytes = stream.read()
     try:
         content.decode()

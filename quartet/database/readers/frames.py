@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,7 +10,7 @@ import pyarrow as pa
 
 from quartet.database.schema import Schema
 from quartet.database.source import Source
-from quartet.errors import SchemaError, UsageError
+from quartet.errors import SchemaError, TimeError, UsageError
 
 
 def read_frames(frames: Mapping[Any, Any]) -> Source:
@@ -21,10 +22,14 @@ def read_frames(frames: Mapping[Any, Any]) -> Source:
 def _to_arrow(name: str, frame: Any) -> pa.Table:
     if isinstance(frame, pa.Table):
         return frame
-    if type(frame).__module__.startswith("pandas"):
+    pandas = sys.modules.get("pandas")  # whoever holds one of its frames has imported it
+    if pandas is not None and isinstance(frame, pandas.DataFrame):
         return _from_pandas(name, frame)
     if hasattr(frame, "__arrow_c_stream__"):
-        return pa.table(frame)
+        try:
+            return pa.table(frame)
+        except pa.ArrowInvalid:
+            pass  # a single column: it has no names
     raise UsageError(
         "S01",
         f'table "{name}" is a {type(frame).__name__}',
@@ -34,17 +39,27 @@ def _to_arrow(name: str, frame: Any) -> pa.Table:
 
 def _from_pandas(name: str, frame: Any) -> pa.Table:
     columns = [str(column) for column in frame.columns]
-    arrays = [_column(name, label, frame.iloc[:, place]) for place, label in enumerate(columns)]
+    arrays = [_column(f"{name}.{label}", frame.iloc[:, place]) for place, label in enumerate(columns)]
     # pa.table from a list keeps repeated names, so that they are refused with their own message.
     return pa.Table.from_arrays(arrays, names=columns)
 
 
-def _column(table: str, label: str, series: Any) -> pa.Array:
+def _column(where: str, series: Any) -> pa.Array | pa.ChunkedArray:
     try:
-        return pa.Array.from_pandas(series)
-    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        cells = pa.Array.from_pandas(series)
+    except (pa.ArrowException, OverflowError, UnicodeError) as error:
+        reason = str(error).splitlines()[0]
         raise SchemaError(
-            "V09",
-            f"{table}.{label} mixes types that do not fit in one column ({str(error).splitlines()[0]})",
-            "give the column one type, e.g. text",
+            "V09", f"{where} does not fit in one type ({reason})", "give the column one type, e.g. text"
         ) from None
+    if series.dtype == object and pa.types.is_timestamp(cells.type) and cells.type.tz is not None:
+        _refuse_mixed_zones(where, series)
+    return cells
+
+
+def _refuse_mixed_zones(where: str, series: Any) -> None:
+    """Arrow would read a time without a zone as UTC."""
+    if any(time.tzinfo is None for time in series.dropna()):
+        raise TimeError(
+            "T04", f"{where} mixes zone-aware and zone-free values", "give all of them a zone, or none"
+        )

@@ -30,23 +30,24 @@ def read_relbench(folder: Path) -> Source:
 
 def settled(schema: Schema) -> Schema:
     """The schema with nothing left to infer: in a RelBench manifest, absent means none."""
-
     return replace(schema, tables={n: replace(t, settled=FACTS) for n, t in schema.tables.items()})
 
 
 def _read_table(folder: Path, name: str) -> pa.Table:
     path = folder / "db" / f"{name}.parquet"
-    if not path.is_file():
+    if path.parent != folder / "db" or not path.is_file():  # a manifest must not reach out of its folder
         there = [p.stem for p in (folder / "db").glob("*.parquet")]
         raise SchemaError(
             "S09",
             f'{folder / MANIFEST} declares a table "{name}", but db/{name}.parquet is not there'
             + did_you_mean(name, there),
+            "add the file, or take the table out of the manifest",
         )
     try:
         return pq.read_table(path)
-    except pa.ArrowInvalid as error:
-        raise SchemaError("S01", f"{path} is not a readable Parquet file ({error})") from None
+    except (pa.ArrowException, OSError) as error:
+        reason = str(error).splitlines()[0]
+        raise SchemaError("S01", f"{path} cannot be read ({reason})", "repair the file") from None
 
 
 def read_hub(name: str) -> Source:
@@ -63,9 +64,10 @@ def read_hub(name: str) -> Source:
     try:
         folder = relbench.load_dataset(address).dataset_dir
     except Exception as error:  # whatever the network or the Hub's client raises
+        reason = next(iter(str(error).splitlines()), type(error).__name__)
         raise ResourceError(
             "R02",
-            f'the RelBench dataset "{address}" could not be fetched ({str(error).splitlines()[0]})',
+            f'the RelBench dataset "{address}" could not be fetched ({reason})',
             "check the name and the network, or give a local folder",
         ) from None
     return read_relbench(Path(folder))

@@ -79,7 +79,7 @@ def _undisturbed(path: Path) -> Iterator[str]:
         before = path.stat()
         yield f"{path.as_uri()}?mode=ro&immutable=1"
         after = path.stat()
-        if (before.st_mtime_ns, before.st_size) != (after.st_mtime_ns, after.st_size) or wal.exists():
+        if (before.st_mtime_ns, before.st_size) != (after.st_mtime_ns, after.st_size):
             raise ResourceError("R02", f'"{path}" was written to while it was read', "run again")
 
 
@@ -253,7 +253,7 @@ def _expression(name: str, form: Form, held: Held) -> str:
     if form != "text" or held == ("text", "text"):
         return column
     text = f"CAST({column} AS TEXT)"
-    # SQLite writes a real with 15 digits; where that is another number, 17 are needed.
+    # Older SQLite writes a real with 15 digits; where that is another number, 17 are needed.
     real = f"CASE WHEN CAST({text} AS REAL) = {column} THEN {text} ELSE printf('%!.17g', {column}) END"
     return (
         f"CASE typeof({column}) WHEN 'real' THEN {real} WHEN 'blob' THEN '0x' || hex({column}) "

@@ -1,0 +1,432 @@
+"""The schema file: what it says, what it leaves open, and that what we write is what we read."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from quartet.database.database import Database
+from quartet.database.describe import schema_yaml
+from quartet.database.schema import (
+    CONFIRMED,
+    DECLARED,
+    FACTS,
+    ForeignKey,
+    Schema,
+    TableSchema,
+    TimeColumn,
+    inferred,
+    schema_from_dict,
+)
+from quartet.errors import SchemaError, UsageError
+from tests import market
+
+
+def read(text: str, folder: Path) -> Schema:
+    file = folder / "schema.yaml"
+    file.write_text(text, encoding="utf-8")
+    return Schema.read(file)
+
+
+def written_and_read(database: Database, folder: Path) -> Database:
+    """The database again, from the same data and the file that was written of it."""
+    (folder / "again.yaml").write_text(schema_yaml(database), encoding="utf-8")
+    raw = {name: table.data for name, table in database.tables.items()}
+    return Database.load(raw, folder / "again.yaml")
+
+
+def facts(database: Database) -> dict[str, Any]:
+    """Everything that the schema says, but not where it comes from."""
+
+    def link(fk: ForeignKey) -> tuple[Any, ...]:
+        return fk.columns, fk.table, fk.references
+
+    def time(column: TimeColumn | None) -> object:
+        return column and replace(column, origin=DECLARED)
+
+    return {
+        name: (t.primary_key, sorted(map(link, t.foreign_keys)), time(t.time), t.available_at)
+        for name, t in database.schema.tables.items()
+    }
+
+
+# --- what the file says ---------------------------------------------------------------------------
+
+
+def test_every_word_is_read(tmp_path: Path) -> None:
+    schema = read(
+        """
+        name: shop
+        description: what was sold
+        manifest_version: 1
+        val_timestamp: 2024-01-01
+        test_timestamp: '2024-03-01'
+        on_dangling: error
+        tables:
+          orders:
+            pkey: [shop, number]
+            time_col: ts
+            available_at: loaded
+            time_unit: ms
+            time_format: '%d/%m/%Y'
+            timezone: Europe/Paris
+            on_missing_time: drop
+            fkeys:
+              customer: customers
+              shop_code: shops.code
+              country, city: cities
+              "a, b": places.x, y
+              '"net, total"': '"v1.sums"."x, y", "z"'
+              owner: [people, firms.name]
+          log:
+        """,
+        tmp_path,
+    )
+    assert schema == Schema(
+        name="shop",
+        description="what was sold",
+        val_timestamp="2024-01-01",
+        test_timestamp="2024-03-01",
+        on_dangling="error",
+        tables={
+            "orders": TableSchema(
+                primary_key=("shop", "number"),
+                foreign_keys=(
+                    ForeignKey(("customer",), "customers", (), CONFIRMED),
+                    ForeignKey(("shop_code",), "shops", ("code",), CONFIRMED),
+                    ForeignKey(("country", "city"), "cities", (), CONFIRMED),
+                    ForeignKey(("a", "b"), "places", ("x", "y"), CONFIRMED),
+                    ForeignKey(("net, total",), "v1.sums", ("x, y", "z"), CONFIRMED),
+                    ForeignKey(("owner",), "people", (), CONFIRMED),
+                    ForeignKey(("owner",), "firms", ("name",), CONFIRMED),
+                ),
+                time=TimeColumn("ts", "ms", "%d/%m/%Y", "Europe/Paris", "drop", CONFIRMED),
+                available_at="loaded",
+                key_origin=CONFIRMED,
+                settled=FACTS,
+            ),
+            "log": TableSchema(key_origin=CONFIRMED),
+        },
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "tables: {orders: {pkeys: id}}",
+            'error[C01] {file}, table orders: unknown word "pkeys" (did you mean "pkey"?)',
+        ),
+        ("tabels: {}", 'error[C01] {file}: unknown word "tabels" (did you mean "tables"?)'),
+        (
+            "on_dangling: ignore",
+            'error[C01] {file}: on_dangling is \'ignore\'. Fix: say "drop" or "error"',
+        ),
+        (
+            "tables: {orders: {time_col: ts, on_missing_time: skip}}",
+            "error[C01] {file}, table orders: on_missing_time is 'skip'. Fix: say error, drop or never_visible",
+        ),
+        (
+            "tables: {orders: {timezone: Europe/Paris}}",
+            "error[C01] {file}, table orders: timezone is said of no time_col. Fix: name the time_col too",
+        ),
+        (
+            "tables: {orders: {time_col: null, time_unit: s}}",
+            "error[C01] {file}, table orders: time_unit is said of no time_col. Fix: name the time_col too",
+        ),
+        ("[orders]", 'error[C04] "{file}" holds no mapping. Fix: start it with "tables:"'),
+        ("", 'error[C04] "{file}" holds no mapping. Fix: start it with "tables:"'),
+        (
+            "tables: [orders]",
+            'error[C04] {file}: tables is a list. Fix: write a mapping, one "name: value" a line',
+        ),
+        (
+            "tables: {orders: id}",
+            'error[C04] {file}, table orders is a str. Fix: write a mapping, one "name: value" a line',
+        ),
+        (
+            "tables: {orders: {fkeys: [customer]}}",
+            'error[C04] {file}, table orders: fkeys is a list. Fix: write a mapping, one "name: value" a line',
+        ),
+        (
+            "tables: !!python/object/apply:os.system ['touch pwned']",
+            'error[C04] "{file}" is not plain YAML: could not determine a constructor for the tag '
+            "'tag:yaml.org,2002:python/object/apply:os.system' in \"<unicode string>\", line 1, column 9: "
+            "tables: !!python/object/apply:os.system ... ^. Fix: only plain YAML is read",
+        ),
+        (
+            "tables: {",
+            'error[C04] "{file}" is not plain YAML: while parsing a flow node expected the node content, but '
+            "found '<stream end>' in \"<unicode string>\", line 1, column 10: tables: {{ ^. Fix: only plain YAML is "
+            "read",
+        ),
+    ],
+)
+def test_a_file_that_cannot_be_meant(text: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as caught:
+        read(text, tmp_path)
+    assert str(caught.value) == message.replace("{{", "{").replace("{file}", str(tmp_path / "schema.yaml"))
+    assert caught.value.exit_code == 2
+    assert not (tmp_path / "pwned").exists()
+    assert not Path("pwned").exists()
+
+
+def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+    def refusal(path: Path) -> str:
+        with pytest.raises(UsageError) as caught:
+            Schema.read(path)
+        return str(caught.value)
+
+    absent = tmp_path / "no.yaml"
+    assert refusal(absent) == f'error[C09] there is no file "{absent}". Fix: check the path'
+    assert (
+        refusal(tmp_path) == f'error[C09] "{tmp_path}" cannot be read (Is a directory). Fix: check the path'
+    )
+    (tmp_path / "latin.yaml").write_bytes("name: Köln".encode("latin-1"))
+    assert refusal(tmp_path / "latin.yaml") == (
+        f"error[C04] \"{tmp_path / 'latin.yaml'}\" is not plain YAML: 'utf-8' codec can't decode byte 0xf6 in "
+        "position 7: invalid start byte. Fix: only plain YAML is read"
+    )
+
+
+def test_unknown_words_of_a_manifest_that_came_with_the_data_are_left_to_others() -> None:
+    content = {"licence": "CC0", "tables": {"t": {"pkey": "id", "rows": 3, "timezone": "Mars"}}}
+    schema = schema_from_dict(content, "there", DECLARED)
+    assert schema.tables["t"] == TableSchema(("id",), settled=frozenset({"pkey"}))
+
+
+# --- absent is open, null is settled --------------------------------------------------------------
+
+OPEN = {"customers": pa.table({"id": [1, 2]}), "orders": pa.table({"id": [1], "customer_id": [2]})}
+DATED = {**OPEN, "orders": OPEN["orders"].append_column("created_at", [[market.at(1, 1)]])}
+
+
+@pytest.mark.parametrize(
+    ("said", "key", "links", "time"),
+    [
+        ("{}", ("id",), ["customer_id"], "created_at"),
+        ("{pkey: null}", (), ["customer_id"], "created_at"),
+        ("{fkeys: {}}", ("id",), [], "created_at"),
+        ("{fkeys: null}", ("id",), [], "created_at"),
+        ("{time_col: null}", ("id",), ["customer_id"], None),
+        ("{pkey: customer_id, time_col: null, fkeys: {id: customers}}", ("customer_id",), ["id"], None),
+    ],
+)
+def test_absent_is_open_and_null_is_settled(
+    said: str, key: tuple[str, ...], links: list[str], time: str | None, tmp_path: Path
+) -> None:
+    database = Database.load(DATED, read(f"tables: {{orders: {said}}}", tmp_path))
+    orders = database["orders"]
+    assert orders.primary_key == key
+    assert [fk.label for fk in orders.schema.foreign_keys] == links
+    assert (orders.schema.time.column if orders.schema.time else None) == time
+
+
+def declared(**words: Any) -> Schema:
+    return Schema({"t": TableSchema(**words)})
+
+
+@pytest.mark.parametrize(
+    ("known", "said", "expected"),
+    [
+        (declared(primary_key=("a",)), "{}", declared(primary_key=("a",))),
+        (declared(available_at="late"), "{available_at: null}", declared()),
+        (declared(available_at="late"), "{}", declared(available_at="late")),
+        (declared(time=TimeColumn("a")), "{time_col: null}", declared()),
+    ],
+)
+def test_corrections_put_in_place_only_what_they_say(
+    known: Schema, said: str, expected: Schema, tmp_path: Path
+) -> None:
+    corrected = known.corrected_by(read(f"tables: {{t: {said}}}", tmp_path)).tables["t"]
+    assert replace(corrected, settled=frozenset(), key_origin=DECLARED) == expected.tables["t"]
+
+
+def test_corrections_without_a_word_on_dangling_links_keep_the_declared_one() -> None:
+    strict = Schema(on_dangling="error")
+    assert strict.corrected_by(Schema()).on_dangling == "error"
+    assert strict.corrected_by(Schema(on_dangling="drop")).on_dangling == "drop"
+
+
+def test_corrections_made_in_python_need_no_list_of_what_is_settled() -> None:
+    told = TableSchema(
+        ("customer_id",), (ForeignKey(("id",), "customers"),), TimeColumn("created_at", origin=CONFIRMED)
+    )
+    orders = Database.load(DATED, Schema({"orders": told}))["orders"].schema
+    assert (orders.primary_key, orders.time) == (("customer_id",), told.time)
+    assert orders.foreign_keys[0].columns == ("id",)
+
+
+def test_corrections_of_an_unknown_table(tmp_path: Path) -> None:
+    with pytest.raises(SchemaError) as caught:
+        Database.load(OPEN, read("tables: {order: {pkey: id}}", tmp_path))
+    assert str(caught.value) == (
+        'error[S09] the schema file speaks of a table "order" that is not in the database '
+        '(did you mean "orders"?). Fix: correct the name'
+    )
+
+
+def test_a_name_with_a_comma_or_a_dot_needs_no_quotes_where_nothing_else_can_be_meant(tmp_path: Path) -> None:
+    tables = {
+        "v1.people": pa.table({"last, first": [1, 2]}),
+        "pets": pa.table({"owner, or not": [2], "owner": [1]}),
+    }
+    said = "tables: {v1.people: {pkey: 'last, first'}, pets: {fkeys: {'owner, or not': v1.people}}}"
+    database = Database.load(tables, read(said, tmp_path))
+    assert [(r.label, r.parent, r.rows.tolist()) for r in database.relations] == [
+        ("pets.owner, or not", "v1.people", [1])
+    ]
+
+
+def test_parts_come_before_a_whole_name(tmp_path: Path) -> None:
+    tables = {
+        "places": pa.table({"a": [1, 1], "b": [1, 2]}),
+        "places.a": pa.table({"id": [7]}),
+        "pets": pa.table({"a": [1], "b": [2], "a, b": [7]}),
+    }
+    said = "tables: {places: {pkey: [a, b]}, places.a: {pkey: id}, pets: {fkeys: {'a, b': places}}}"
+    assert Database.load(tables, read(said, tmp_path)).relations[0].rows.tolist() == [1]
+    said = (
+        """tables: {places: {pkey: [a, b]}, places.a: {pkey: id}, pets: {fkeys: {'"a, b"': '"places.a"'}}}"""
+    )
+    assert Database.load(tables, read(said, tmp_path)).relations[0].rows.tolist() == [0]
+
+
+# --- what we write is what we read ----------------------------------------------------------------
+
+
+def test_the_market_comes_back(tmp_path: Path) -> None:
+    (tmp_path / "market.yaml").write_text(market.SCHEMA)
+    database = Database.load(market.arrow_tables(), tmp_path / "market.yaml")
+    again = written_and_read(database, tmp_path)
+    assert facts(again) == facts(database)
+    assert (again.schema.name, again.schema.val_timestamp, again.schema.test_timestamp) == (
+        "market",
+        "2024-02-01",
+        "2024-02-15",
+    )
+    assert again.fingerprint == database.fingerprint
+
+
+def test_time_options_come_back(tmp_path: Path) -> None:
+    tables = {
+        "a": pa.table({"ts": ["31/01/2024 10:00", None], "late": ["01/02/2024 00:00", "02/02/2024 00:00"]}),
+        "b": pa.table({"ts": [1_700_000_000_000]}),
+    }
+    schema = Schema(
+        {
+            "a": TableSchema(
+                time=TimeColumn("ts", None, "%d/%m/%Y %H:%M", "Europe/Paris", "never_visible"),
+                available_at="late",
+            ),
+            "b": TableSchema(time=TimeColumn("ts", "ms")),
+        },
+        on_dangling="error",
+    )
+    database = Database.load(tables, schema)
+    text = schema_yaml(database)
+    (tmp_path / "s.yaml").write_text(text)
+    assert facts(Database.load(tables, tmp_path / "s.yaml")) == facts(database)
+    assert text == (
+        "# Keys, links and times of the database. Correct what is wrong, delete what should be guessed\n"
+        "# anew, write null for none; then give this file as --schema.\n"
+        "on_dangling: error\n"
+        "tables:\n"
+        "  a:\n"
+        "    pkey: null\n"
+        "    time_col: ts\n"
+        "    time_format: '%d/%m/%Y %H:%M'\n"
+        "    timezone: Europe/Paris\n"
+        "    on_missing_time: never_visible\n"
+        "    available_at: late\n"
+        "    fkeys: {}\n"
+        "  b:\n"
+        "    pkey: null\n"
+        "    time_col: ts\n"
+        "    time_unit: ms\n"
+        "    fkeys: {}\n"
+    )
+
+
+def test_guesses_are_marked_and_possibilities_listed(tmp_path: Path) -> None:
+    tables = {
+        "customers": pa.table({"id": list(range(10, 50))}),
+        "orders": pa.table(
+            {"id": [1, 2], "customer_id": [10, 49], "birthday": [market.at(1, 1), market.at(1, 2)]}
+        ),
+    }
+    text = schema_yaml(Database.load(tables))
+    assert '    pkey: id  # inferred, 95%: unique, named "id", first column\n' in text
+    assert (
+        "      customer_id: customers  # inferred, 95%: named after customers; "
+        "100 % of 2 values are keys of customers\n" in text
+    )
+    assert (
+        "    # possible time_col: birthday (45%: timestamp, but the name says something other than when the row "
+        "was made)\n" in text
+    )
+    (tmp_path / "s.yaml").write_text(text)
+    confirmed = Database.load(tables, tmp_path / "s.yaml")
+    assert confirmed["orders"].schema.key_origin == CONFIRMED
+    assert "inferred" not in schema_yaml(confirmed)
+
+
+# fmt: off
+NASTY = [
+    "a,b", "a, b", " a ", "a.b", "a: b", "a #b", "'", '"', '"a"', "[a]", "{a}", "- a", "? a", "!a", "&a", "*a",
+    "%a", "@a", "|", ">", "null", "~", "true", "no", "1", "1.5", "2024-01-01", "0x10", "=", "<<", "", "Ωμέγα",
+    "名前", "🙂", "new\nline", "tab\t", "\x1b[31mred", "\x00", "\u2028", "\x85", "\ufeff", "x" * 255,
+    '"; DROP TABLE orders; --', "\\", "\\n",
+]
+# fmt: on
+
+
+def named(table: str, other: str, column: str, second: str) -> Database:
+    """A database with every kind of fact about the given names."""
+    schema = Schema(
+        {
+            table: TableSchema(
+                (column, second),
+                (
+                    ForeignKey((column, second), table, (), inferred(0.7, f"like {column}\n{second}")),
+                    ForeignKey((column,), other, (), inferred(0.7, column)),
+                    ForeignKey((column,), other, (second,)),
+                ),
+                TimeColumn("ts", origin=inferred(0.8, f"named {column}")),
+                available_at="ts",
+                key_origin=inferred(0.9, column),
+                settled=FACTS,
+            ),
+            other: TableSchema((column,), settled=FACTS),
+        },
+        name=column,
+        description=f"{table}\n{second}",
+    )
+    columns = {column: ["x", "y"], second: ["x", "y"], "ts": [market.at(1, 1), market.at(1, 2)]}
+    return Database.build({table: pa.table(columns), other: pa.table(columns)}, schema)
+
+
+@pytest.mark.parametrize("name", NASTY, ids=ascii)
+def test_any_name_comes_back(name: str, tmp_path: Path) -> None:
+    database = named(f"t{name}", name, name, f"{name}2")
+    again = written_and_read(database, tmp_path)
+    assert facts(again) == facts(database)
+    assert (again.schema.name, again.schema.description) == (name, f"t{name}\n{name}2")
+
+
+names = st.text(st.characters(codec="utf-8"), max_size=12).filter(lambda name: name.lower() != "ts")
+pairs = st.lists(names, min_size=2, max_size=2, unique_by=str.lower)
+
+
+@given(pairs, pairs)
+def test_any_pair_of_names_comes_back(
+    tmp_path_factory: pytest.TempPathFactory, tables: list[str], columns: list[str]
+) -> None:
+    database = named(*tables, *columns)
+    assert facts(written_and_read(database, tmp_path_factory.mktemp("pair"))) == facts(database)

@@ -1,0 +1,224 @@
+"""Table: columns of canonical types, keys that are unique, and when each row became known."""
+
+from __future__ import annotations
+
+from datetime import date, datetime, time
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from quartet.database.columns import canonical, is_plain
+from quartet.database.schema import FACTS, TableSchema, TimeColumn
+from quartet.database.table import Table, build_table
+from quartet.errors import QuartetError, SchemaError, TimeError
+from quartet.findings import Finding, counted
+from quartet.times import NEVER, STATIC, parse_instant
+
+
+def at(text: str) -> int:
+    return parse_instant(text, "test")
+
+
+def build(columns: dict[str, Any], **facts: Any) -> tuple[Table, list[Finding]]:
+    return build_table("t", pa.table(columns), TableSchema(**facts))
+
+
+# --- canonical types ------------------------------------------------------------------------------
+
+VIEWS = pa.DictionaryArray.from_arrays(pa.array([1, None, 0, 1]), pa.array(["a", "b"], pa.string_view()))
+ZONED = pa.timestamp("ms", "America/New_York")
+
+
+@pytest.mark.parametrize(
+    ("cells", "kind", "values"),
+    [
+        (pa.array([1], pa.int8()), pa.int64(), [1]),
+        (pa.array([1], pa.uint32()), pa.int64(), [1]),
+        (pa.array([2**63 - 1], pa.uint64()), pa.int64(), [2**63 - 1]),
+        (pa.array([2**64 - 1, None], pa.uint64()), pa.string(), [str(2**64 - 1), None]),
+        (pa.array([0.5], pa.float32()), pa.float64(), [0.5]),
+        (pa.array([np.float16(0.5)], pa.float16()), pa.float64(), [0.5]),
+        (pa.array([Decimal("1.25")]), pa.float64(), [1.25]),
+        (pa.array([Decimal(10)], pa.decimal128(30, 0)), pa.int64(), [10]),
+        (pa.array([Decimal(10**25)], pa.decimal128(30, 0)), pa.string(), ["1" + "0" * 25]),
+        (pa.array(["ü"], pa.large_string()), pa.string(), ["ü"]),
+        (pa.array(["ü"], pa.string_view()), pa.string(), ["ü"]),
+        (pa.array(["b", "a", "b"]).dictionary_encode(), pa.string(), ["b", "a", "b"]),
+        (VIEWS, pa.string(), ["b", None, "a", "b"]),
+        (pa.array([date(9999, 12, 31)]), pa.timestamp("s"), [datetime(9999, 12, 31)]),
+        (pa.array([0], ZONED), pa.timestamp("ms"), [datetime(1970, 1, 1)]),
+        (pa.array([datetime(2024, 1, 1)], pa.timestamp("us")), pa.timestamp("us"), [datetime(2024, 1, 1)]),
+        (pa.array([time(1, 2, 3)], pa.time32("s")), pa.string(), ["01:02:03"]),
+        (pa.array([90], pa.duration("s")), pa.int64(), [90]),
+        (pa.array([True, None]), pa.bool_(), [True, None]),
+        (pa.array([None]), pa.null(), [None]),
+        (pa.array([[1]]), pa.list_(pa.int64()), [[1]]),
+        (pa.array([b"x" * 16], pa.uuid()), pa.binary(16), [b"x" * 16]),
+    ],
+    ids=lambda value: str(value) if isinstance(value, pa.DataType) else "",
+)
+def test_columns_become_canonical(cells: pa.Array, kind: pa.DataType, values: list[Any]) -> None:
+    column = canonical(pa.table({"a": cells}))["a"]
+    assert column.type == kind
+    assert column.to_pylist() == values
+
+
+def test_canonical_keeps_chunks_without_rows() -> None:
+    empty = pa.chunked_array([], pa.uuid())
+    assert canonical(pa.table({"a": empty}))["a"].type == pa.binary(16)
+
+
+@pytest.mark.parametrize("kind", [pa.int64(), pa.string(), pa.bool_(), pa.timestamp("s"), pa.null()])
+def test_what_can_be_a_feature(kind: pa.DataType) -> None:
+    assert is_plain(kind)
+
+
+ODD = [pa.list_(pa.int64()), pa.struct({"a": pa.int64()}), pa.binary(), pa.large_binary(), pa.binary(4)]
+
+
+@pytest.mark.parametrize("kind", [*ODD, pa.binary_view()])
+def test_what_cannot_be_a_feature_is_listed(kind: pa.DataType) -> None:
+    assert not is_plain(kind)
+    _, findings = build({"id": [1, 2], "odd": pa.nulls(2, kind)}, primary_key=("id",))
+    assert [str(f) for f in findings] == [
+        'note[V09] table "t": 1 nested or binary columns are not used (odd)'
+    ]
+
+
+# --- when a row became known ----------------------------------------------------------------------
+
+
+def test_a_table_without_a_time_was_always_known() -> None:
+    table, _ = build({"id": [1, 2]}, primary_key=("id",))
+    assert table.known_at.tolist() == [STATIC, STATIC]
+    assert not table.is_timed
+
+
+def test_the_time_column_becomes_utc_nanoseconds() -> None:
+    table, _ = build({"ts": ["2024-01-01 02:00+01:00"], "x": [1]}, time=TimeColumn("ts"))
+    assert table.known_at.tolist() == [at("2024-01-01 01:00")]
+    assert table.data.column_names == ["ts", "x"]
+    assert table.data["ts"].type == pa.timestamp("ns")
+    assert table.data["ts"].cast(pa.int64()).to_pylist() == table.known_at.tolist()
+
+
+def test_a_row_is_known_when_it_is_available() -> None:
+    columns = {
+        "ts": ["2024-01-01", "2024-01-05"],
+        "loaded": ["2024-01-03", "2024-01-02"],  # the second was loaded before it happened
+    }
+    table, _ = build(columns, time=TimeColumn("ts"), available_at="loaded")
+    assert table.known_at.tolist() == [at("2024-01-03"), at("2024-01-05")]
+
+
+MISSING = {"id": [1, 2, 3], "ts": ["2024-01-01", None, "2024-01-03"], "late": [None, None, "2024-01-04"]}
+
+
+@pytest.mark.parametrize(
+    ("available_at", "rows"), [(None, [False, True, False]), ("late", [True, True, False])]
+)
+def test_missing_times_are_kept_out_of_sight(available_at: str | None, rows: list[bool]) -> None:
+    time = TimeColumn("ts", on_missing="never_visible")
+    table, findings = build(MISSING, primary_key=("id",), time=time, available_at=available_at)
+    assert (table.known_at == NEVER).tolist() == rows
+    assert table.num_rows == 3
+    assert [str(f) for f in findings if f.code == "T03"] == [
+        f"warning[T03] t.ts is empty in {sum(rows)} rows; kept, and never visible"
+    ]
+
+
+def test_rows_read_are_rows_kept_and_rows_reported() -> None:
+    table, findings = build(MISSING, primary_key=("id",), time=TimeColumn("ts", on_missing="drop"))
+    assert table.data["id"].to_pylist() == [1, 3]
+    assert [str(f) for f in findings] == ["warning[T03] t.ts is empty in 1 rows; dropped"]
+    assert table.num_rows_read == table.num_rows + counted(findings, "T03", "t.ts")
+
+
+def test_a_dropped_row_needs_no_key() -> None:
+    columns = {"id": [1, None], "ts": ["2024-01-01", None]}
+    table, _ = build(columns, primary_key=("id",), time=TimeColumn("ts", on_missing="drop"))
+    assert table.num_rows == 1
+
+
+# --- keys -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("key", "cells"),
+    [
+        (("a",), {"a": [3, 1, 2]}),
+        (("a",), {"a": ["x", "X", "x "]}),
+        (("a",), {"a": [2**53, 2**53 + 1]}),
+        (("a",), {"a": pa.array([2**63, 2**63 + 1], pa.uint64())}),
+        (("a",), {"a": [b"\x00", b"\x01"]}),
+        (("a", "b"), {"a": [1, 1, 2], "b": ["x", "y", "x"]}),
+        (("a", "b"), {"a": ["x", "x:"], "b": [":y", "y"]}),
+        (("a", "b"), {"a": [1, 11], "b": [11, 1]}),
+    ],
+)
+def test_keys_that_are_unique(key: tuple[str, ...], cells: dict[str, Any]) -> None:
+    table, _ = build(cells, primary_key=key)
+    rows = table.key_map.rows(table.key_columns(key))
+    assert rows.tolist() == list(range(table.num_rows))
+
+
+@pytest.mark.parametrize(
+    ("facts", "columns", "error", "message"),
+    [
+        (
+            {"primary_key": ("a", "b")},
+            {"a": [1, 1, 1, 2], "b": ["x", "x", "y", "y"]},
+            SchemaError,
+            'error[S03] table "t": primary key "a, b" has 1 repeated values ((1, x)). '
+            "Fix: deduplicate or choose another key",
+        ),
+        (
+            {"primary_key": ("a",)},
+            {"a": [1.0, float("nan"), None]},
+            SchemaError,
+            'error[S04] table "t": primary key "a" is empty in 2 rows (rows 2, 3). '
+            "Fix: fill it in or choose another key",
+        ),
+        (
+            {"primary_key": ("a",)},
+            {"a": [1.5, 2.0]},
+            SchemaError,
+            "error[S08] t.a is a decimal column with 1 fractional values (1.5) and cannot be a key. "
+            "Fix: choose another column",
+        ),
+        (
+            {"primary_key": ("a",)},
+            {"a": [[1], [2]]},
+            SchemaError,
+            "error[S08] t.a is a list<item: int64>, which cannot be a key. Fix: choose another column",
+        ),
+        (
+            {"available_at": "a"},
+            {"a": ["2024-01-01"]},
+            TimeError,
+            'error[T01] table "t" has available_at "a" but no time column. Fix: give its time_col too',
+        ),
+        (
+            {"time": TimeColumn("a"), "available_at": "lodaed"},
+            {"a": ["2024-01-01"], "loaded": ["2024-01-01"]},
+            TimeError,
+            'error[T01] table "t" has no time column "lodaed" (did you mean "loaded"?). '
+            "Fix: correct the name in the schema file",
+        ),
+    ],
+)
+def test_tables_that_are_refused(
+    facts: dict[str, Any], columns: dict[str, Any], error: type[QuartetError], message: str
+) -> None:
+    with pytest.raises(error) as caught:
+        build(columns, **facts)
+    assert str(caught.value) == message
+
+
+def test_no_key_is_a_warning_until_it_is_settled() -> None:
+    text = 'table "t" has no primary key; rows get content keys and cannot be prediction targets'
+    assert [str(f) for f in build({"a": [1]})[1]] == [f"warning[S05] {text}"]
+    assert [str(f) for f in build({"a": [1]}, settled=FACTS)[1]] == [f"note[S05] {text}"]

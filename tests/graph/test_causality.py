@@ -1,0 +1,317 @@
+"""Nothing that is not knowable at a time can be noticed at that time, by one bit.
+
+What is compared is a `View`: per table its rows in the order of the stream up to the time, each with
+its time and its visible neighbours in order. Rows are named by what they are (their key, or their
+content), never by their number, since numbers move when other rows come and go.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from quartet.causal import TimeRule, num_visible
+from quartet.database.database import Database
+from quartet.database.schema import ForeignKey, Schema, TableSchema, TimeColumn
+from quartet.graph import TemporalGraph
+from tests.reference.graph import Cell
+from tests.shop import DAY, day, raw_shop
+from tests.strategies import (
+    FIRST_TIME,
+    SECOND,
+    Raw,
+    examples,
+    interesting_times,
+    random_db,
+    scrambled_future,
+    shuffled,
+    without_future,
+)
+
+Name = tuple[Cell, ...]
+View = dict[str, list[tuple[Name, int, list[Name]]]]
+Change = Callable[[Raw, int, TimeRule, random.Random], Raw]
+
+rules = st.sampled_from(["<=", "<"])
+rng_seeds = st.integers(0, 2**32)
+
+
+def view(database: Database, time: int, rule: TimeRule = "<=") -> View:
+    """All that can be seen at a time."""
+    graph, names = TemporalGraph.build(database), names_of(database)
+    seen: View = {}
+    for table in graph.names:
+        stream = graph.stream_of(table)
+        stream = stream[: num_visible(graph.node_time[stream], time, rule)]
+        seen[table] = [
+            (names[n], int(graph.node_time[n]), [names[m] for m in graph.neighbors(n, time, rule)])
+            for n in stream
+        ]
+    return seen
+
+
+def names_of(database: Database) -> list[Name]:
+    """What each node is: its table with its primary key, or with all of its cells."""
+    names: list[Name] = []
+    for name, table in database.tables.items():
+        columns = [_plain(table.data[c]) for c in table.primary_key or table.data.column_names]
+        names += [(name, *cells) for cells in zip(*columns, strict=True)]
+    return names
+
+
+def _plain(column: pa.ChunkedArray) -> list[Cell]:
+    """Cells that compare as the values they are: all NaN alike, no negative zero, times as numbers."""
+    if pa.types.is_timestamp(column.type):
+        return column.cast(pa.int64()).to_pylist()
+    cells = column.to_pylist()
+    return [str(cell + 0.0) if isinstance(cell, float) else cell for cell in cells]
+
+
+def assert_unnoticed(raw: Raw, change: Change, data: st.DataObject, rule: TimeRule, rng_seed: int) -> None:
+    """A change of the future shows in no view of the present."""
+    database = Database.build(*raw)
+    time = data.draw(st.sampled_from(interesting_times(database)))
+    other = Database.build(*change(raw, time, rule, random.Random(rng_seed)))
+    assert view(other, time, rule) == view(database, time, rule)
+
+
+# --- P1 to P3 -------------------------------------------------------------------------------------
+
+
+@examples(200)
+@given(random_db(), st.data(), rules, rng_seeds)
+def test_deleting_the_future_goes_unnoticed(
+    raw: Raw, data: st.DataObject, rule: TimeRule, rng_seed: int
+) -> None:
+    """P1"""
+    assert_unnoticed(raw, without_future, data, rule, rng_seed)
+
+
+@examples(200)
+@given(random_db(), st.data(), rules, rng_seeds)
+def test_scrambling_the_future_goes_unnoticed(
+    raw: Raw, data: st.DataObject, rule: TimeRule, rng_seed: int
+) -> None:
+    """P2"""
+    assert_unnoticed(raw, scrambled_future, data, rule, rng_seed)
+
+
+@examples(200)
+@given(random_db(), st.data(), rules, rng_seeds)
+def test_the_order_of_rows_goes_unnoticed(
+    raw: Raw, data: st.DataObject, rule: TimeRule, rng_seed: int
+) -> None:
+    """P3, at any time, the end of all times included."""
+    database = Database.build(*raw)
+    other = Database.build(*shuffled(raw, random.Random(rng_seed)))
+    times = [*interesting_times(database), FIRST_TIME + 10**6 * DAY // 100]
+    time = data.draw(st.sampled_from(times))
+    assert view(other, time, rule) == view(database, time, rule)
+
+
+@examples(200)
+@given(random_db(), st.data(), rules)
+def test_the_database_as_it_was_shows_the_same(raw: Raw, data: st.DataObject, rule: TimeRule) -> None:
+    """P1 by the library's own scissors: `Database.upto`."""
+    database = Database.build(*raw)
+    time = data.draw(st.sampled_from(interesting_times(database)))
+    assert view(database.upto(time, rule), time, rule) == view(database, time, rule)
+
+
+@pytest.mark.parametrize("number", range(10))
+@pytest.mark.parametrize("rule", ["<=", "<"])
+def test_the_shop_keeps_its_secrets(number: int, rule: TimeRule) -> None:
+    raw, time = raw_shop(), day(number)
+    rng = random.Random(number)
+    seen = view(Database.build(*raw), time, rule)
+    for change in (without_future, scrambled_future):
+        assert view(Database.build(*change(raw, time, rule, rng)), time, rule) == seen
+    assert view(Database.build(*shuffled(raw, rng)), time, rule) == seen
+
+
+def test_the_views_of_the_shop_are_not_blind() -> None:
+    """A day later there is more to see, so the tests above compare something."""
+    database = Database.build(*raw_shop())
+    sizes = [
+        sum(len(found) for rows in view(database, day(n)).values() for *_, found in rows) for n in range(10)
+    ]
+    assert sizes == [0, 6, 22, 34, 38, 46, 60, 66, 76, 86]  # twice 3, 8, 6, 2, 4, 7, 3, 5 and 5 new links
+
+
+# --- P11 ------------------------------------------------------------------------------------------
+
+
+@examples(500)
+@given(random_db(), st.data(), rules)
+def test_what_was_seen_stays_in_its_place(raw: Raw, data: st.DataObject, rule: TimeRule) -> None:
+    """P11, and more: what is visible at a time is where every later list begins."""
+    database = Database.build(*raw)
+    graph = TemporalGraph.build(database)
+    times = st.sampled_from(interesting_times(database))
+    early, late = sorted([data.draw(times), data.draw(times)])
+    nodes = np.arange(graph.num_nodes)
+    narrow, wide = (graph.degrees(nodes, np.full(len(nodes), t), rule) for t in (early, late))
+    assert (narrow <= wide).all()
+    for node in nodes[::7]:
+        before, after = graph.neighbors(node, early, rule), graph.neighbors(node, late, rule)
+        assert after[: len(before)].tolist() == before.tolist()
+        strictly = graph.neighbors(node, early, "<")
+        assert graph.neighbors(node, early, "<=")[: len(strictly)].tolist() == strictly.tolist()
+
+
+# --- P19 ------------------------------------------------------------------------------------------
+
+
+def tied(keys: list[int], child: str = "sales") -> Database:
+    """A hub whose children all have one time."""
+    sales = pa.table({"id": keys, "hub": [0] * len(keys), "at": [5] * len(keys)})
+    said = TableSchema(("id",), (ForeignKey(("hub",), "hubs"),), TimeColumn("at", unit="s"))
+    return Database.build(
+        {child: sales, "hubs": pa.table({"id": [0]})}, Schema({child: said, "hubs": TableSchema(("id",))})
+    )
+
+
+def newest(database: Database, count: int) -> list[int]:
+    """The keys of the last rows in the hub's list."""
+    graph = TemporalGraph.build(database)
+    child = graph.names[0]
+    found = graph.neighbors(graph.nodes("hubs")[0], 5 * SECOND)
+    assert found.tolist() == graph.stream_of(child).tolist()
+    return [database[child].data["id"][int(n)].as_py() for n in found[-count:]]
+
+
+@examples(100)
+@given(st.integers(0, 300), rng_seeds)
+def test_ties_do_not_depend_on_the_order_of_rows(num_rows: int, rng_seed: int) -> None:
+    """P19: sorted by key, by key backwards, or in any order."""
+    rng = random.Random(rng_seed)
+    keys = rng.sample(range(-1000, 1000), num_rows)
+    chosen = newest(tied(keys), 50)
+    assert newest(tied(sorted(keys)), 50) == chosen
+    assert newest(tied(sorted(keys, reverse=True)), 50) == chosen
+
+
+@examples(100)
+@given(rng_seeds)
+def test_ties_favour_no_key(rng_seed: int) -> None:
+    """P19: the fifty "newest" of 1,000 tied rows come from all ten tenths of the keys alike.
+
+    45.08 is what a chi-square of nine degrees exceeds once in a million.
+    """
+    table, start = f"sales{rng_seed}", rng_seed - 2**31
+    keys = list(range(start, start + 1000))
+    counts = np.bincount([(key - start) // 100 for key in newest(tied(keys, table), 50)], minlength=10)
+    assert ((counts - 5.0) ** 2 / 5.0).sum() < 45.08
+
+
+def test_ties_favour_no_key_over_many_tables() -> None:
+    """The same over 400 tables at once, where a slight bias would add up."""
+    counts = np.zeros(10)
+    for number in range(400):
+        last = newest(tied(list(range(100)), f"sales{number}"), 10)
+        counts += np.bincount(np.array(last) // 10, minlength=10)
+    assert ((counts - 400.0) ** 2 / 400.0).sum() < 45.08
+
+
+# --- P9 -------------------------------------------------------------------------------------------
+
+TIME_TYPES = [
+    pa.timestamp("s"),
+    pa.timestamp("ms"),
+    pa.timestamp("us"),
+    pa.timestamp("ns", "Asia/Kolkata"),
+    pa.timestamp("s", "America/New_York"),
+    pa.string(),
+    pa.date32(),
+]
+
+
+@pytest.mark.parametrize("kind", TIME_TYPES, ids=str)
+def test_one_instant_gives_one_graph_however_it_is_written(kind: pa.DataType) -> None:
+    """P9: the shop, whose days are whole, in every type that can hold a day."""
+    tables, schema = raw_shop()
+    plain = TemporalGraph.build(Database.build(tables, schema))
+    for name, said in schema.tables.items():
+        if said.time is not None:
+            place = tables[name].column_names.index(said.time.column)
+            column = tables[name][place].cast(kind)
+            tables[name] = tables[name].set_column(place, said.time.column, column)
+    other = TemporalGraph.build(Database.build(tables, schema))
+    for name, array in plain.arrays.items():
+        np.testing.assert_array_equal(other.arrays[name], array)
+
+
+@pytest.mark.parametrize("kind", [pa.timestamp("ms"), pa.timestamp("us"), pa.timestamp("ns")], ids=str)
+def test_content_keys_do_not_depend_on_the_unit_of_a_time(kind: pa.DataType) -> None:
+    """P9 in a table without a primary key: the same log from Parquet and from a database server."""
+
+    def keys(kind: pa.DataType) -> list[int]:
+        seen = pa.array(range(20), pa.timestamp("s")).cast(kind)
+        log = pa.table({"seen": seen, "at": [5] * 20})
+        said = TableSchema(time=TimeColumn("at", unit="s"))
+        return TemporalGraph.build(Database.build({"log": log}, Schema({"log": said}))).stable_key.tolist()
+
+    assert keys(kind) == keys(pa.timestamp("s"))
+
+
+# --- what once moved ------------------------------------------------------------------------------
+
+
+def scans(kind: pa.DataType, rows: list[int]) -> list[list[str]]:
+    """Who passed the gate, in order: two scans of one moment, which differ only in the badge."""
+    badges = pa.array([b"\x00\xff", b"\x01\xff"], kind)
+    tables = {
+        "scans": pa.table({"badge": badges, "gate": [1, 1], "at": [5, 5]}).take(rows),
+        "people": pa.table({"badge": badges, "name": ["Ada", "Bo"]}),
+        "gates": pa.table({"id": [1]}),
+    }
+    links = (ForeignKey(("badge",), "people"), ForeignKey(("gate",), "gates"))
+    schema = {
+        "scans": TableSchema((), links, TimeColumn("at", unit="s")),
+        "people": TableSchema(("badge",)),
+        "gates": TableSchema(("id",)),
+    }
+    graph = TemporalGraph.build(Database.build(tables, Schema(schema)))
+    people = dict(zip(graph.nodes("people"), ["Ada", "Bo"], strict=True))
+    passed = graph.neighbors(graph.nodes("gates")[0], 5 * SECOND)
+    return [[people[n] for n in graph.neighbors(scan, 5 * SECOND) if n in people] for scan in passed]
+
+
+@pytest.mark.parametrize("kind", [pa.binary(2), pa.binary()], ids=str)
+def test_content_keys_hold_every_foreign_key(kind: pa.DataType) -> None:
+    """P3 in a table without a primary key, where only a binary key (a UUID) tells two rows apart."""
+    assert scans(kind, [0, 1]) == scans(kind, [1, 0])
+
+
+def test_a_huge_key_in_the_future_does_not_move_the_past() -> None:
+    """P2: an unsigned key column holds one key beyond int64, of a row that is not known yet."""
+
+    def present(ids: list[int], at: list[int]) -> list[int]:
+        said = TableSchema(("id",), (), TimeColumn("at", unit="s"))
+        table = pa.table({"id": pa.array(ids, pa.uint64()), "at": at})
+        rows = view(Database.build({"a": table}, Schema({"a": said})), 5 * SECOND)["a"]
+        return [int(key) for (_, key), *_ in rows]
+
+    assert present([1, 2, 3, 4, 2**63], [5, 5, 5, 5, 6]) == present([1, 2, 3, 4], [5, 5, 5, 5])
+
+
+def test_time_is_exact_to_the_nanosecond() -> None:
+    """Neighbouring nanoseconds of 2024 are one float64; they must stay two times."""
+    tables, schema = raw_shop()
+    said = replace(schema.tables["orders"], time=TimeColumn("placed", unit="ns"))
+    placed = pa.array([day(9) + n for n in range(12)], pa.int64())
+    tables["orders"] = tables["orders"].set_column(1, "placed", placed)
+    database = Database.build(tables, replace(schema, tables={**schema.tables, "orders": said}))
+    graph = TemporalGraph.build(database)
+    tea, first_order = graph.nodes("products")[0], graph.nodes("orders")[0]
+    of_tea = [0, 1, 2, 3, 5, 6, 8, 9, 11]
+    for n in range(12):
+        assert graph.neighbors(tea, day(9) + n).tolist() == [first_order + i for i in of_tea if i <= n]
+        assert graph.neighbors(tea, day(9) + n, "<").tolist() == [first_order + i for i in of_tea if i < n]

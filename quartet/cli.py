@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import sys
-from importlib.abc import MetaPathFinder
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
 
 import typer
 
@@ -32,6 +31,14 @@ Source = Annotated[str, typer.Argument(metavar="SRC", help="A folder, file, URL,
 SchemaFile = Annotated[
     Path | None,
     typer.Option("--schema", help="YAML file that confirms or corrects keys, links and times."),
+]
+
+TaskName = Annotated[
+    str, typer.Argument(metavar="TASK", help="A task stored with the database, or a task's YAML file.")
+]
+Changes = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="FIELD=VALUE", help="Change a sampler setting, e.g. `walk_length=5`."),
 ]
 
 
@@ -75,7 +82,7 @@ def inspect(
 @app.command()
 def task(
     source: Source,
-    name: Annotated[str, typer.Argument(help="A task stored with the database, or a task's YAML file.")],
+    name: TaskName,
     schema: SchemaFile = None,
     regenerate: Annotated[
         bool, typer.Option(help="Make the labels again from the database instead of reading stored ones.")
@@ -110,30 +117,90 @@ def convert(
     _say(f"Wrote {database.num_rows:,} rows of {len(database.tables)} tables to {folder}")
 
 
+@app.command()
+def sample(
+    source: Source,
+    name: TaskName,
+    schema: SchemaFile = None,
+    protocol: Annotated[
+        Literal["frozen", "rolling"],
+        typer.Option(help="frozen: the database ends at the test cut-off; rolling: at each seed's time."),
+    ] = "frozen",
+    change: Changes = None,
+    cache: Annotated[
+        Path | None, typer.Option(help="Folder for the contexts (default: in the user's cache).")
+    ] = None,
+    draw: Annotated[
+        Path | None, typer.Option(help="Draw the context of one seed, CRW beside BFS2, as an SVG picture.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Which training seed to draw, counted from 0.")] = 0,
+) -> None:
+    """Gather the contexts of all seeds of a task into the cache, and show what was gathered."""
+    database = _load(source, schema)
+    from quartet.cache import estimate
+    from quartet.config import SamplerConfig, changes_from_text
+    from quartet.contexts import default_cache, protocol_seeds, task_context
+    from quartet.graph import TemporalGraph
+    from quartet.show import console, progress_bar
+    from quartet.show_context import samples_view
+    from quartet.splits import SPLITS
+    from quartet.tasks import Task
+
+    config = SamplerConfig().changed(**changes_from_text(change or []))
+    loaded = Task.load(database, name)
+    graph = TemporalGraph.build(loaded.database)
+    folder = cache or default_cache()
+    found = []
+    for split in SPLITS:
+        seeds = protocol_seeds(loaded, split, protocol)
+        cost = estimate(graph, seeds, config)
+        _say(f"{split}: {len(seeds):,} seeds, about {cost.seconds:.1f} s and {cost.num_bytes / 1e6:.1f} MB")
+        with progress_bar(split, len(seeds)) as progress:
+            found.append(
+                task_context(loaded, graph, config, split, protocol, folder, progress, lambda f: _say(str(f)))
+            )
+    console().print(samples_view(found, config))
+    _say(f"Contexts are in {folder}")
+    if draw is not None:
+        from quartet.draw_context import seed_svg
+
+        draw.parent.mkdir(parents=True, exist_ok=True)
+        draw.write_text(seed_svg(loaded, graph, config, seed), encoding="utf-8")
+        _say(f"Drew the context of training seed {seed}: {draw}")
+
+
+study = typer.Typer(no_args_is_help=True, help="Make the paper's tables again, on any task.")
+app.add_typer(study, name="study")
+
+
+@study.command()
+def connectivity(
+    source: Source,
+    names: Annotated[list[str], typer.Argument(metavar="TASK...", help="Tasks stored with the database.")],
+    schema: SchemaFile = None,
+    change: Changes = None,
+) -> None:
+    """CRW against BFS2: how well the contexts of all training seeds hang together."""
+    database = _load(source, schema)
+    from quartet.config import SamplerConfig, changes_from_text
+    from quartet.show import console, progress_bar
+    from quartet.show_context import connectivity_view
+    from quartet.study import connectivity_study
+    from quartet.tasks import Task
+
+    config = SamplerConfig().changed(**changes_from_text(change or []))
+    rows = []
+    for name in names:
+        loaded = Task.load(database, name)
+        with progress_bar(name, 2 * len(loaded.seeds("train"))) as progress:
+            rows += connectivity_study(loaded, config, progress)
+    console().print(connectivity_view(rows))
+
+
 def _load(source: str, schema: Path | None) -> Database:
-    _spare_pandas()
     from quartet.database.database import Database
 
     return Database.load(source, schema)
-
-
-def _spare_pandas() -> None:
-    """Lets Arrow look for pandas in vain: at its first list it would import it, for a third of a second.
-
-    It looks once, and again only when it is given a frame.
-    """
-    if "pandas" not in sys.modules:
-        import pyarrow
-
-        sys.meta_path.insert(0, no_pandas := _NoPandas())
-        pyarrow.array([])
-        sys.meta_path.remove(no_pandas)
-
-
-class _NoPandas(MetaPathFinder):
-    def find_spec(self, name: str, *_: object) -> None:
-        if name == "pandas":
-            raise ModuleNotFoundError(name)
 
 
 def _say(text: str) -> None:

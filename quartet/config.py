@@ -7,6 +7,8 @@ import json
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal
 
+import yaml
+
 from quartet.causal import TimeRule
 from quartet.errors import UsageError, did_you_mean
 
@@ -36,7 +38,9 @@ class SamplerConfig:
     collab_hops: Literal[2, 4] = 2  # the paper's probe, or look-alikes of the seed's own table
     first_fanout: int = 50  # M1
     second_fanout: int = 50  # M2
-    fallback: Literal["visible", "null"] = "visible"  # for seeds without history: random visible rows, or none
+    fallback: Literal["visible", "null"] = (
+        "visible"  # for seeds without history: random visible rows, or none
+    )
     time_rule: TimeRule = "<="
     rng_seed: int = 0
 
@@ -93,3 +97,16 @@ _CHOICES: dict[str, tuple[object, ...]] = {
 def _check_range(name: str, value: int, low: int, high: int = 2**31 - 1) -> None:
     if not low <= value <= high:
         raise UsageError("C02", f"{name} is {value}", f"give a whole number from {low} to {high:,}")
+
+
+def changes_from_text(words: list[str]) -> dict[str, Any]:
+    """Changed fields from `field=value` texts; a value is plain YAML, or names with commas between."""
+    changes: dict[str, Any] = {}
+    for word in words:
+        name, sign, text = word.partition("=")
+        if not sign:
+            raise UsageError("C01", f'"{word}" is not of the form field=value')
+        value = yaml.safe_load(text)
+        is_list = name == "branches"
+        changes[name] = tuple(filter(None, (part.strip() for part in text.split(",")))) if is_list else value
+    return changes

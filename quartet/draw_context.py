@@ -1,4 +1,4 @@
-"""One seed's context as a picture: two samplers beside each other, as in the paper's Figure 7."""
+"""One seed's context as a picture: two samplers beside each other, as in the paper's appendix A.4.1."""
 
 from __future__ import annotations
 
@@ -8,13 +8,40 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from quartet.samplers.context import Array, Context
+from quartet.config import SamplerConfig
+from quartet.errors import UsageError
+from quartet.graph import TemporalGraph
+from quartet.samplers.context import Array, Context, sample
+from quartet.tasks import Task
+from quartet.times import show_instant
 
 SIDE, MARGIN, LEGEND = 460, 20, 150
 _COLORS = ("#1f77b4", "#e6930a", "#2e8b57", "#8e44ad", "#6b4f2a", "#17a2b8", "#d6449b", "#3f3fbf", "#7f7f7f")
 _ORPHAN, _SEED = "#d1d5db", "#dc2626"
 
 Places = dict[int, tuple[float, float]]
+
+
+def seed_svg(task: Task, graph: TemporalGraph, config: SamplerConfig, seed: int) -> str:
+    """The local context of one training seed, CRW beside BFS2."""
+    seeds = task.seeds("train")
+    if not 0 <= seed < len(seeds):
+        raise UsageError(
+            "C02", f"there is no training seed {seed}", f"give a number from 0 to {len(seeds) - 1}"
+        )
+    one = seeds.select(np.arange(len(seeds)) == seed)
+    panels = {
+        name: (sample(graph, one, config.changed(sampler=sampler, branches=())), 0)
+        for name, sampler in (("CRW", "walk"), ("BFS2", "bfs"))
+    }
+    entity = task.database[task.spec.entity_table]
+    key = (
+        entity.key_map.show(int(one.node[0]) - task.database.offsets[entity.name])
+        if entity.primary_key
+        else ""
+    )
+    title = f"{task.name}: {entity.name} {key} at {show_instant(int(one.time[0]))}"
+    return context_svg(panels, graph.names, graph.offsets, title)
 
 
 def context_svg(

@@ -2,12 +2,52 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+PART = ".quartet-part"
+DAY_SECONDS = 86_400
+
+
+@contextmanager
+def new_file(target: Path) -> Iterator[Path]:
+    """A fresh file to fill, which takes the place of `target` when the block ends well.
+
+    A reader sees the old file or the whole new one. The fresh file stays locked while its writer lives, so
+    that what a killed writer left behind can be told apart: after a day the next writer removes it.
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    _remove_leftovers(target.parent)
+    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=PART, dir=target.parent)
+    aside = Path(name)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield aside
+        sync(aside)
+        aside.chmod(0o644)
+        aside.replace(target)
+    finally:
+        aside.unlink(missing_ok=True)
+        os.close(handle)
+    sync(target.parent)
+
+
+def _remove_leftovers(folder: Path) -> None:
+    """Removes files of writers that are dead, once they have not been touched for a day."""
+    for path in folder.glob(f".*{PART}"):
+        try:
+            if time.time() - path.stat().st_mtime > DAY_SECONDS:
+                with path.open("rb") as handle:
+                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    path.unlink()
+        except OSError:
+            pass  # its writer lives, or another process removed it first, or it is not ours to remove
 
 
 @contextmanager

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from rich.console import Console, Group, RenderableType
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as ProgressBar
 from rich.table import Table as Grid
 from rich.text import Text
 from rich.tree import Tree
@@ -33,7 +38,22 @@ def console() -> Console:
     return out if out.is_terminal else Console(highlight=False, width=PLAIN_WIDTH)
 
 
-def _grid(title: str, *columns: str, right: tuple[str, ...] = ()) -> Grid:
+@contextmanager
+def progress_bar(label: str, total: int) -> Iterator[Callable[[int], None]]:
+    """Something to tell how many more are done: a bar in a terminal, a line at the end elsewhere."""
+    out = Console(stderr=True, highlight=False)
+    if not out.is_terminal:
+        begin = time.perf_counter()
+        yield lambda _: None
+        out.print(f"{label}: {total:,} in {time.perf_counter() - begin:.1f} s")
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with ProgressBar(*columns, console=out, transient=True) as bar:
+        work = bar.add_task(label, total=total)
+        yield lambda done: bar.advance(work, done)
+
+
+def new_grid(title: str, *columns: str, right: tuple[str, ...] = ()) -> Grid:
     grid = Grid(
         title=title, title_justify="left", title_style="bold", header_style="dim", box=None, pad_edge=False
     )
@@ -80,7 +100,7 @@ def _headline(database: Database) -> Text:
 
 
 def _tables(database: Database) -> Grid:
-    grid = _grid("Tables", "table", "rows", "key", "", "time", " ", "other columns", right=("rows",))
+    grid = new_grid("Tables", "table", "rows", "key", "", "time", " ", "other columns", right=("rows",))
     for table in database.tables.values():
         key, time = ", ".join(table.primary_key), table.schema.time
         grid.add_row(
@@ -115,7 +135,7 @@ def _short(kind: Any) -> str:
 
 
 def _links(database: Database) -> Grid:
-    grid = _grid(
+    grid = new_grid(
         "Links", "from", "to", "linked", "share", "largest hub", "", right=("linked", "share", "largest hub")
     )
     for relation in database.relations:
@@ -151,7 +171,7 @@ def _drawing(database: Database) -> Tree:
 
 
 def _possible(database: Database) -> Grid:
-    grid = _grid("Possible, but too uncertain to be used", "table", "what", "columns", "to", "sure", "why")
+    grid = new_grid("Possible, but too uncertain to be used", "table", "what", "columns", "to", "sure", "why")
     for guess in database.possible:
         grid.add_row(
             _cell(guess.table),
@@ -197,7 +217,7 @@ def task_view(task: Task, graph: TemporalGraph, problems: list[Finding]) -> Rend
 
 
 def _splits(task: Task, graph: TemporalGraph) -> Grid:
-    grid = _grid(
+    grid = new_grid(
         "Splits", "split", "rows", "times", "prediction times", "label windows end", "labels", "no history",
         "no history, frozen", right=("rows", "times", "no history", "no history, frozen"),
     )  # fmt: skip

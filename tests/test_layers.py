@@ -16,9 +16,9 @@ FLOORS = [
     "errors", "findings", "causal", "config", "files", "times", "splits", "sandbox", "demo",
     "database.schema", "database.source", "database.columns", "database.names", "database.evidence",
     "database.time_readings", "database.infer_keys", "database.infer_links", "database.infer_times",
-    "database.infer", "database.keys", "database.hashing", "database.readers", "database.table",
+    "database.infer", "database.keys", "database.inherit", "database.hashing", "database.readers", "database.table",
     "database.database", "database.describe",
-    "tasks", "graph", "samplers", "export", "draw", "show", "cli", "__main__",
+    "tasks", "graph", "samplers", "cache", "study", "export", "draw", "draw_context", "show", "show_context", "cli", "__main__",
 ]  # fmt: skip
 SENTINELS = {"NEVER", "STATIC", "None"}
 # Where the times of rows are compared with something other than a sentinel, and why that is no leak.

@@ -8,10 +8,11 @@ _TEXT = pa.string()
 
 
 def canonical(table: pa.Table) -> pa.Table:
-    """The table with widths, encodings and zones of its columns made uniform.
+    """The table with widths, encodings, units and zones of its columns made uniform.
 
-    Integers are int64, decimals and floats float64, text string, dates and zoned times plain UTC
-    timestamps, times of day text. Booleans, lists and binary columns stay as they are.
+    Integers are int64, decimals and floats float64, text string, dates and times timestamps in UTC
+    microseconds, durations whole microseconds, times of day text. Booleans, lists and binary columns stay
+    as they are. What would not fit without loss stays exact: integers as text, times in their own unit.
     """
     columns = [_canonical_column(column) for column in table.columns]
     return pa.table(columns, names=table.column_names)
@@ -23,14 +24,11 @@ def _canonical_column(column: pa.ChunkedArray) -> pa.ChunkedArray:
         return _canonical_column(pa.chunked_array([c.storage for c in column.chunks], kind.storage_type))
     if pa.types.is_dictionary(kind):
         return _canonical_column(_decoded(column))
-    target = _canonical_type(kind)
-    if target == kind:
-        return column
-    try:
-        return column.cast(target)
-    except pa.ArrowInvalid:
-        # An unsigned or decimal integer beyond int64, or text beyond 2 GB: exact as it is, or as text.
-        return column if pa.types.is_large_string(kind) else column.cast(_TEXT)
+    if pa.types.is_time(kind):
+        return _exact(column, pa.time32("s")).cast(_TEXT)
+    if pa.types.is_duration(kind):
+        return _exact(column, pa.duration("us")).cast(pa.int64())
+    return _exact(column, *_canonical_types(kind))
 
 
 def _decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -40,20 +38,29 @@ def _decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return pa.chunked_array([c.dictionary.cast(kind).take(c.indices) for c in column.chunks], kind)
 
 
-def _canonical_type(kind: pa.DataType) -> pa.DataType:
+def _exact(column: pa.ChunkedArray, *kinds: pa.DataType) -> pa.ChunkedArray:
+    """The column in the first of some types that loses nothing, or as it is."""
+    for kind in kinds:
+        try:
+            return column if column.type == kind else column.cast(kind)
+        except pa.ArrowInvalid:
+            pass
+    return column
+
+
+def _canonical_types(kind: pa.DataType) -> tuple[pa.DataType, ...]:
+    """The types to try, the best first."""
     if pa.types.is_integer(kind) or (pa.types.is_decimal(kind) and kind.scale <= 0):
-        return pa.int64()
+        return pa.int64(), _TEXT
     if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
-        return pa.float64()
-    if pa.types.is_large_string(kind) or pa.types.is_string_view(kind) or pa.types.is_time(kind):
-        return _TEXT
+        return (pa.float64(),)
+    if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+        return (_TEXT,)
     if pa.types.is_date(kind):
-        return pa.timestamp("s")
+        return pa.timestamp("us"), pa.timestamp("s")
     if pa.types.is_timestamp(kind):
-        return pa.timestamp(kind.unit)  # Arrow keeps zoned times in UTC: only the zone's name goes
-    if pa.types.is_duration(kind):
-        return pa.int64()
-    return kind
+        return pa.timestamp("us"), pa.timestamp(kind.unit)  # kept in UTC: only the name of the zone goes
+    return ()
 
 
 def is_plain(kind: pa.DataType) -> bool:

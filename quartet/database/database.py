@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from quartet.causal import TimeRule, visible
 from quartet.database.infer import Possible, infer
 from quartet.database.inherit import inherit_times
-from quartet.database.keys import NO_SUCH_KEY, NULL_KEY, KeyMap
+from quartet.database.keys import NO_SUCH_KEY, NULL_KEY, KeyColumn, KeyMap
 from quartet.database.readers import read_source
 from quartet.database.schema import ForeignKey, Schema, TableSchema
 from quartet.database.source import Source
@@ -270,7 +270,7 @@ def _relate(
                 "S08", f"{column.where} is {column.kind}, {known.where} is {known.kind}", "cast one"
             )
     found: list[Finding] = []
-    rows = key_map.rows(columns) if _comparable(columns, key_map) else _unlinked(table)
+    rows = key_map.rows(columns) if _comparable(columns, key_map) else _without_match(columns)
     dangling = rows == NO_SUCH_KEY
     if dangling.any():
         found.append(_dangling(table, label, parent, dangling, foreign_key, on_dangling))
@@ -279,13 +279,15 @@ def _relate(
     return relation, found + _link_findings(relation, table, parent)
 
 
-def _comparable(columns: list[Any], key_map: KeyMap) -> bool:
-    """Empty columns may arrive with any type; they simply link nothing."""
+def _comparable(columns: list[KeyColumn], key_map: KeyMap) -> bool:
+    """An empty column or table may arrive with any type; then there is nothing to compare."""
     return all(column.kind == kind for column, kind in zip(columns, key_map.kinds, strict=True))
 
 
-def _unlinked(table: Table) -> NDArray[np.int64]:
-    return np.full(table.num_rows, NULL_KEY, dtype=np.int64)
+def _without_match(columns: list[KeyColumn]) -> NDArray[np.int64]:
+    """Rows of keys that match nothing: `NULL_KEY` where a part is empty, else `NO_SUCH_KEY`."""
+    filled = np.logical_and.reduce([column.values.is_valid().to_numpy() for column in columns])
+    return np.where(filled, NO_SUCH_KEY, NULL_KEY)
 
 
 def _parent(label: str, foreign_key: ForeignKey, tables: Mapping[str, Table]) -> Table:

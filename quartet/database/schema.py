@@ -252,7 +252,9 @@ def _table_from_dict(content: object, where: str, origin: Origin) -> TableSchema
         else None,
         available_at=_text(said.get("available_at")),
         key_origin=origin,
-        settled=frozenset(fact for fact in FACTS if fact in said or (fact == "time_col" and link is not None)),
+        settled=frozenset(
+            fact for fact in FACTS if fact in said or (fact == "time_col" and link is not None)
+        ),
     )
 
 

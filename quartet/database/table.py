@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from quartet.database.columns import canonical, is_plain
 from quartet.database.keys import KeyColumn, KeyMap
-from quartet.database.schema import TableSchema
+from quartet.database.schema import MissingTime, TableSchema
 from quartet.errors import SchemaError, TimeError, did_you_mean, examples
 from quartet.findings import Finding, note, warning
 from quartet.times import NEVER, STATIC, to_arrow, to_utc
@@ -128,32 +128,30 @@ def _timed(
     """The data with its time column in UTC, when each row became known, and what was repaired."""
     spec = schema.time
     assert spec is not None
-    known_at, missing = None, np.zeros(data.num_rows, dtype=bool)
+    known_at = np.full(data.num_rows, STATIC, dtype=np.int64)
+    missing, repaired = np.zeros(data.num_rows, dtype=bool), []
     for column in filter(None, (spec.column, schema.available_at)):
         parsed = to_utc(raw[column], f"{name}.{column}", spec.unit, spec.format, spec.timezone)
+        known_at = np.maximum(known_at, parsed.ns)
+        data = data.set_column(data.column_names.index(column), column, to_arrow(parsed.ns))
+        count = int((parsed.missing & ~missing).sum())  # a row is reported once, whatever it lacks
+        repaired += [_missing_time(f"{name}.{column}", count, spec.on_missing)] if count else []
         missing |= parsed.missing
-        known_at = parsed.ns if known_at is None else np.maximum(known_at, parsed.ns)
-        place = data.column_names.index(column)
-        data = data.set_column(place, column, to_arrow(parsed.ns))
-    assert known_at is not None
-    if not missing.any():
-        return data, known_at, []
-    count = int(missing.sum())
-    where = f"{name}.{spec.column}"
-    if spec.on_missing == "error":
+    if spec.on_missing == "drop" and missing.any():
+        return data.filter(pa.array(~missing)), known_at[~missing], repaired
+    return data, known_at, repaired
+
+
+def _missing_time(where: str, count: int, on_missing: MissingTime) -> Finding:
+    text = f"{where} is empty in {count:,} rows"
+    if on_missing == "error":
         raise TimeError(
             "T03",
-            f"{where} is empty in {count:,} rows. A row without a time cannot be placed before or "
-            "after a prediction",
+            f"{text}. A row without a time cannot be placed before or after a prediction",
             "on_missing_time: drop | never_visible",
         )
-    if spec.on_missing == "never_visible":
-        known_at = np.where(missing, NEVER, known_at)
-        text = f"{where} is empty in {count:,} rows; kept, and never visible"
-        return data, known_at, [warning("T03", where, text, count)]
-    keep = ~missing
-    text = f"{where} is empty in {count:,} rows; dropped"
-    return data.filter(pa.array(keep)), known_at[keep], [warning("T03", where, text, count)]
+    done = "dropped" if on_missing == "drop" else "kept, and never visible"
+    return warning("T03", where, f"{text}; {done}", count)
 
 
 def _column_findings(name: str, data: pa.Table) -> list[Finding]:

@@ -12,7 +12,7 @@ import numpy as np
 from numba import njit
 
 from quartet.graph.kernels import visible_end
-from quartet.samplers.draws import below, draw
+from quartet.samplers.draws import below, draw, member
 from quartet.samplers.nodes import find_or_add, node_table
 from quartet.samplers.walk import induce_edges, shorten_hops
 
@@ -81,14 +81,14 @@ def _pool(graph: Any, seed_node: Any, last_rank: Any, key: Any, mark: Any, table
     ids[0], num = seed_node, 1
     begin, total = _visible(graph, seed_node, last_rank)
     for place in range(min(total, FIRST_CAP)):
-        entry = begin + _one_of(key, -1, place, total, FIRST_CAP)
+        entry = begin + member(key, 1 << 32, place, total, FIRST_CAP)
         ids[num] = entries[entry] & 0xFFFFFFFF
         num += find_or_add(ids[num], num, mark, table) == num
     num_first = num - 1
     for first in range(1, num_first + 1):
         begin, total = _visible(graph, ids[first], last_rank)
         for place in range(min(total, SECOND_CAP)):
-            entry = begin + _one_of(key, first, place, total, SECOND_CAP)
+            entry = begin + member(key, (first + 2) << 32, place, total, SECOND_CAP)
             ids[num] = entries[entry] & 0xFFFFFFFF
             num += find_or_add(ids[num], num, mark, table) == num
     return num_first, num
@@ -98,12 +98,3 @@ def _pool(graph: Any, seed_node: Any, last_rank: Any, key: Any, mark: Any, table
 def _visible(graph: Any, node: Any, last_rank: Any) -> Any:
     begin = graph[0][node]
     return begin, visible_end(graph[1], begin, graph[0][node + 1], last_rank) - begin
-
-
-@njit(cache=True, nogil=True)
-def _one_of(key: Any, owner: Any, place: Any, total: Any, cap: Any) -> Any:
-    """Position `place` of a list, or, in a list beyond the cap, a random one of the place's stratum."""
-    if total <= cap:
-        return place
-    first, last = place * total // cap, (place + 1) * total // cap
-    return first + below(draw(key, ((owner + 2) << 32) + place), last - first)

@@ -5,7 +5,8 @@ p counts one hit for each r that led to it. E[m(p)] = Σ over shared r of min(1,
 
 Four hops: two customers who bought one product are four rows apart (customer, purchase, product, purchase,
 customer), and the two-hop probe of a customer returns products. From each r one neighbour y is drawn, from
-y M2 neighbours z, and every row of the seed's own table that z names counts a hit.
+y M2 neighbours z, and every visible row of the seed's own table that z names counts a hit: a row may be
+older than one it names, so that z is no proof of it.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ def _four_hops(
     ids: Any, hits: Any, near: Any, far: Any,
 ) -> Any:  # fmt: skip
     indptr, entries, parents, parents_start = graph[0], graph[1], graph[3], graph[4]
-    num_fks, offsets = graph[5], graph[6]
+    num_fks, offsets, node_rank = graph[5], graph[6], graph[7]
     own = table_of(seed_node, offsets)
     begin = indptr[seed_node]
     total = visible_end(entries, begin, indptr[seed_node + 1], last_rank) - begin
@@ -104,7 +105,8 @@ def _four_hops(
                 first, last = parent_slots(other, parents_start, num_fks, offsets)
                 for slot in range(first, last):
                     peer = parents[slot]
-                    if peer >= 0 and peer != seed_node and offsets[own] <= peer < offsets[own + 1]:
+                    is_same_kind = offsets[own] <= peer < offsets[own + 1]
+                    if is_same_kind and peer != seed_node and node_rank[peer] <= last_rank:
                         num = _hit(peer, num, mark, table, ids, hits)
         count += settings[1]
     return num

@@ -172,6 +172,7 @@ class _Space:
             graph.parents_start,
             graph.num_foreign_keys,
             graph.offsets,
+            graph.node_rank,
         )
         empty = np.zeros(graph.num_nodes + 1, np.int64), np.empty((0, len(graph.names)), np.int32)
         points = type_checkpoints(graph) if config.has("topology") else empty

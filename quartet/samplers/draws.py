@@ -69,3 +69,17 @@ def choose(key: Any, count: Any, total: Any, wanted: Any, chosen: Any) -> Any:
                 break
         chosen[place] = number
     return wanted
+
+
+@njit(cache=True, nogil=True)
+def member(key: Any, count: Any, place: Any, total: Any, wanted: Any) -> Any:
+    """Member `place` of a random subset of `wanted` numbers below `total`, without drawing the others.
+
+    One from each of `wanted` parts of a circle that starts anywhere: all distinct, and every number is
+    equally likely to be among them. If there are no more than `wanted`, all are.
+    """
+    if total <= wanted:
+        return place
+    first, last = place * total // wanted, (place + 1) * total // wanted
+    start = below(draw(key, count), total)
+    return (start + first + below(draw(key, count + 1 + place), last - first)) % total

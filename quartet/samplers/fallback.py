@@ -13,8 +13,6 @@ from numba import njit
 from quartet.samplers.draws import below, draw
 from quartet.samplers.nodes import find_or_add, node_table
 
-_ATTEMPTS = 8  # draws for each wanted row; enough unless almost everything visible is wanted
-
 
 @njit(cache=True, nogil=True)
 def fall_back(
@@ -46,18 +44,16 @@ def fall_back(
 def _draw_rows(
     ends: Any, offsets: Any, stream: Any, key: Any, wanted: Any, mark: Any, table: Any, node: Any
 ) -> Any:
-    """Up to `wanted` distinct visible rows into `node[1:]`, by draws; what these leave open, in order."""
-    total, count = ends[-1], 0
-    if total > wanted:
-        for attempt in range(_ATTEMPTS * wanted):
-            if count == wanted:
-                break
-            number = below(draw(key, attempt), total)
+    """Up to `wanted` distinct visible rows into `node[1:]`: all there are, or draws until it is enough."""
+    total, count, attempt = ends[-1], 0, 0
+    if total <= wanted:
+        for number in range(total):
             count = _take(number, ends, offsets, stream, count, mark, table, node)
-    for number in range(total):
-        if count == wanted:
-            break
+        return count
+    while count < wanted:
+        number = below(draw(key, attempt), total)
         count = _take(number, ends, offsets, stream, count, mark, table, node)
+        attempt += 1
     return count
 
 

@@ -50,11 +50,12 @@ def sketch_many(
     """Writes the sketch of each seed into its row."""
     indptr, entries, offsets = graph[0], graph[1], graph[6]
     starts, counts = points
+    row = np.empty(sketch.shape[1], np.float64)  # rounded once, at the end
     for seed in range(len(nodes)):
         begin = indptr[nodes[seed]]
         end = visible_end(entries, begin, indptr[nodes[seed] + 1], last_ranks[seed])
-        row = sketch[seed]
         row[:] = 0.0
+        sketch[seed] = 0.0
         if end == begin:
             continue
         full = (end - begin) // STRIDE
@@ -69,4 +70,4 @@ def sketch_many(
         row[0] = end - begin
         row[2] = row[0] / max(row[1], 1.0)
         row[3] = peaks[seed]
-        row[:] = np.log1p(row)
+        sketch[seed] = np.log1p(row)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from quartet.causal import TimeRule, num_visible
 from quartet.graph.temporal import TemporalGraph
-from quartet.times import DAY, STATIC
+from quartet.times import DAY, NEVER, STATIC
 
 
 def sample_temporal(
@@ -20,7 +20,8 @@ def sample_temporal(
 ) -> list[NDArray[np.int32]]:
     """For each time the newest rows of every timed table in the window, newest first within a table."""
     streams = _timed_streams(graph)
-    first = times - lookback_days * DAY
+    span = min(lookback_days * DAY, NEVER)
+    first = np.maximum(times, STATIC + span) - span  # a window may begin before the first instant there is
     ends = [num_visible(known_at, times, rule) for _, known_at in streams]
     begins = [np.searchsorted(known_at, first, side="left") for _, known_at in streams]
     return [
@@ -58,9 +59,9 @@ def fair_parts(available: list[int], budget: int) -> list[int]:
     left = min(budget, sum(available))
     while left:
         hungry = [place for place, part in enumerate(parts) if part < available[place]]
-        each, rest = divmod(left, len(hungry))
-        for rank, place in enumerate(hungry):
-            more = min(each + (rank < rest), available[place] - parts[place])
+        each = max(left // len(hungry), 1)
+        for place in hungry[:left]:
+            more = min(each, available[place] - parts[place])
             parts[place] += more
             left -= more
     return parts

@@ -18,7 +18,7 @@ import numpy as np
 from numba import njit
 
 from quartet.graph.kernels import visible_end
-from quartet.samplers.draws import below, chance, draw
+from quartet.samplers.draws import below, chance, draw, member
 from quartet.samplers.nodes import find, find_or_add, node_table, parent_slots, rank_by_count
 
 UNREACHED = 255
@@ -128,60 +128,66 @@ def _find_ranges(
 
 @njit(cache=True, nogil=True)
 def _spread(key: Any, row_key: Any, spot: Any, graph: Any, node: Any, last_rank: Any, most: Any) -> Any:
-    """Member `spot` of a random subset of `most` visible neighbours, the same at every visit.
-
-    One member from each of `most` equal strata of the list: distinct, and every neighbour as likely.
-    """
+    """Member `spot` of a random subset of `most` visible neighbours, the same at every visit."""
     begin = graph[0][node]
     total = visible_end(graph[1], begin, graph[0][node + 1], last_rank) - begin
-    if total == most:
-        return spot
-    first, last = spot * total // most, (spot + 1) * total // most
-    return first + below(draw(key ^ row_key, spot), last - first)
+    return member(key ^ row_key, 0, spot, total, most)
 
 
 @njit(cache=True, nogil=True)
 def fill_shares(visits: Any, ranked: Any, count: Any, slots: Any, share: Any) -> None:
     """How often each row stands in the padded context: once, plus its share of the free slots.
 
-    Largest remainders in proportion to visits, ties to the higher rank. Rows of equal visits have equal
-    remainders and stand together, so whole groups are served, largest remainder first.
+    Largest remainders in proportion to visits, ties to the higher rank. Rows are sorted by visits, and rows
+    of equal visits have equal remainders, so whole groups are served, largest remainder first.
     """
     total = 0
     for place in range(count):
         total += visits[ranked[place]]
     free, left = slots - count, slots - count
-    for place in range(count):
-        extra = free * visits[ranked[place]] // total
-        share[place + 1] = 1 + extra
-        left -= extra
-    bound = total
+    ends, rests = np.empty(count, np.int64), np.empty(count, np.int64)
+    num_groups, place = 0, 0
+    while place < count:
+        seen = visits[ranked[place]]
+        extra, rest = free * seen // total, free * seen % total
+        while place < count and visits[ranked[place]] == seen:
+            share[place + 1] = 1 + extra
+            left -= extra
+            place += 1
+        ends[num_groups], rests[num_groups] = place, rest
+        num_groups += 1
     while left > 0:
-        best = -1
-        for place in range(count):
-            rest = free * visits[ranked[place]] % total
-            if best < rest < bound:
-                best = rest
-        for place in range(count):
-            if left > 0 and free * visits[ranked[place]] % total == best:
-                share[place + 1] += 1
-                left -= 1
-        bound = best
+        best = 0
+        for group in range(1, num_groups):
+            if rests[group] > rests[best]:
+                best = group
+        first = ends[best - 1] if best else 0
+        for place in range(first, min(ends[best], first + left)):
+            share[place + 1] += 1
+        left -= ends[best] - first
+        rests[best] = -1
 
 
 @njit(cache=True, nogil=True)
 def induce_edges(graph: Any, node: Any, count: Any, place_of: Any, mark: Any, table: Any, edges: Any) -> Any:
-    """Writes the edges among the chosen rows as (child, parent) places; returns how many there are."""
+    """Writes the edges among the chosen rows as (child, parent) places; returns how many there are.
+
+    Two loops: the parents are far apart in memory, and reading them all first lets the reads overlap.
+    """
     parents, parents_start, num_fks, offsets = graph[3], graph[4], graph[5], graph[6]
-    found = 0
+    named, child, num_named = np.empty(len(edges), np.int32), np.empty(len(edges), np.int32), 0
     for place in range(count):
         first, last = parent_slots(node[place], parents_start, num_fks, offsets)
         for slot in range(first, last):
-            if parents[slot] >= 0:
-                number = find(parents[slot], mark, table)
-                if number >= 0 and place_of[number] >= 0:
-                    edges[found, 0], edges[found, 1] = place, place_of[number]
-                    found += 1
+            named[num_named], child[num_named] = parents[slot], place
+            num_named += 1
+    found = 0
+    for spot in range(num_named):
+        if named[spot] >= 0:
+            number = find(named[spot], mark, table)
+            if number >= 0 and place_of[number] >= 0:
+                edges[found, 0], edges[found, 1] = child[spot], place_of[number]
+                found += 1
     return found
 
 

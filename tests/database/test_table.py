@@ -48,11 +48,13 @@ ZONED = pa.timestamp("ms", "America/New_York")
         (pa.array(["ü"], pa.string_view()), pa.string(), ["ü"]),
         (pa.array(["b", "a", "b"]).dictionary_encode(), pa.string(), ["b", "a", "b"]),
         (VIEWS, pa.string(), ["b", None, "a", "b"]),
-        (pa.array([date(9999, 12, 31)]), pa.timestamp("s"), [datetime(9999, 12, 31)]),
-        (pa.array([0], ZONED), pa.timestamp("ms"), [datetime(1970, 1, 1)]),
-        (pa.array([datetime(2024, 1, 1)], pa.timestamp("us")), pa.timestamp("us"), [datetime(2024, 1, 1)]),
+        (pa.array([date(9999, 12, 31)]), pa.timestamp("us"), [datetime(9999, 12, 31)]),
+        (pa.array([0], ZONED), pa.timestamp("us"), [datetime(1970, 1, 1)]),
+        (pa.array([datetime(2024, 1, 1)], pa.timestamp("ns")), pa.timestamp("us"), [datetime(2024, 1, 1)]),
         (pa.array([time(1, 2, 3)], pa.time32("s")), pa.string(), ["01:02:03"]),
-        (pa.array([90], pa.duration("s")), pa.int64(), [90]),
+        (pa.array([time(1, 2, 3)], pa.time64("ns")), pa.string(), ["01:02:03"]),
+        (pa.array([time(1, 2, 3, 400_000)], pa.time64("us")), pa.string(), ["01:02:03.400000"]),
+        (pa.array([90], pa.duration("s")), pa.int64(), [90_000_000]),
         (pa.array([True, None]), pa.bool_(), [True, None]),
         (pa.array([None]), pa.null(), [None]),
         (pa.array([[1]]), pa.list_(pa.int64()), [[1]]),
@@ -64,6 +66,13 @@ def test_columns_become_canonical(cells: pa.Array, kind: pa.DataType, values: li
     column = canonical(pa.table({"a": cells}))["a"]
     assert column.type == kind
     assert column.to_pylist() == values
+
+
+@pytest.mark.parametrize(("count", "unit"), [(1, "ns"), (10**15, "s")])
+def test_an_instant_that_microseconds_cannot_hold_stays_exact(count: int, unit: str) -> None:
+    column = canonical(pa.table({"a": pa.array([count], pa.timestamp(unit, "UTC"))}))["a"]
+    assert column.type == pa.timestamp(unit)
+    assert column.cast(pa.int64()).to_pylist() == [count]
 
 
 def test_canonical_keeps_chunks_without_rows() -> None:
@@ -118,15 +127,19 @@ MISSING = {"id": [1, 2, 3], "ts": ["2024-01-01", None, "2024-01-03"], "late": [N
 
 
 @pytest.mark.parametrize(
-    ("available_at", "rows"), [(None, [False, True, False]), ("late", [True, True, False])]
+    ("available_at", "rows", "columns"),
+    [(None, [False, True, False], ["ts"]), ("late", [True, True, False], ["ts", "late"])],
 )
-def test_missing_times_are_kept_out_of_sight(available_at: str | None, rows: list[bool]) -> None:
+def test_missing_times_are_kept_out_of_sight(
+    available_at: str | None, rows: list[bool], columns: list[str]
+) -> None:
+    """A row that lacks both is reported once."""
     time = TimeColumn("ts", on_missing="never_visible")
     table, findings = build(MISSING, primary_key=("id",), time=time, available_at=available_at)
     assert (table.known_at == NEVER).tolist() == rows
     assert table.num_rows == 3
     assert [str(f) for f in findings if f.code == "T03"] == [
-        f"warning[T03] t.ts is empty in {sum(rows)} rows; kept, and never visible"
+        f"warning[T03] t.{column} is empty in 1 rows; kept, and never visible" for column in columns
     ]
 
 

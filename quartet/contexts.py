@@ -1,0 +1,77 @@
+"""The contexts of a task: for each split its seeds as the evaluation protocol lets them see, cached."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from quartet.cache import cached_sample
+from quartet.config import SamplerConfig
+from quartet.findings import Finding
+from quartet.graph import TemporalGraph
+from quartet.samplers.context import Context, Progress
+from quartet.splits import Split
+from quartet.tasks import Seeds, Task
+
+Protocol = Literal["frozen", "rolling"]
+
+
+@dataclass(frozen=True)
+class TaskContext:
+    """The contexts of one split; `seconds` is None if they were read from the cache."""
+
+    split: Split
+    context: Context
+    seconds: float | None
+
+
+def default_cache() -> Path:
+    """Where contexts are kept unless another folder is given."""
+    home = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    return (home if home.is_absolute() else Path.home() / ".cache") / "quartet" / "contexts"
+
+
+def protocol_seeds(task: Task, split: Split, protocol: Protocol) -> Seeds:
+    """The seeds of a split at the times up to which they may look.
+
+    `frozen` (RelBench's examples, the paper): the database ends at the test cut-off, so a later seed looks
+    from there. `rolling`: every seed looks from its own time. A column to be filled in stands in rows after
+    the cut-off, which a frozen database would not have: for autocomplete both are the same.
+    """
+    seeds = task.seeds(split)
+    if protocol == "rolling" or task.spec.kind == "autocomplete":
+        return seeds
+    return Seeds(seeds.node, np.minimum(seeds.time, task.splits.test), seeds.target)
+
+
+def task_context(
+    task: Task,
+    graph: TemporalGraph,
+    config: SamplerConfig,
+    split: Split,
+    protocol: Protocol = "frozen",
+    folder: Path | None = None,
+    progress: Progress = lambda _: None,
+    report: Callable[[Finding], None] = lambda _: None,
+) -> TaskContext:
+    """The contexts of one split, from the cache or sampled into it."""
+    seeds = protocol_seeds(task, split, protocol)
+    sampled = 0
+
+    def count(done: int) -> None:
+        nonlocal sampled
+        sampled += done
+        progress(done)
+
+    begin = time.perf_counter()
+    context = cached_sample(
+        graph, seeds, config, folder or default_cache(), f"{task.name}-{split}", count, report
+    )
+    seconds = time.perf_counter() - begin
+    return TaskContext(split, context, seconds if sampled else None)

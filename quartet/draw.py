@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from quartet.database.database import Database, Relation
+from quartet.database.database import Database
+from quartet.database.relations import Relation
 from quartet.database.table import Table
 
 BOX_WIDTH = 230

@@ -18,7 +18,8 @@ import pyarrow.parquet as pq
 import yaml
 from numpy.typing import NDArray
 
-from quartet.database.database import Database, Relation
+from quartet.database.database import Database
+from quartet.database.relations import Relation
 from quartet.database.table import Table
 from quartet.errors import SchemaError, TimeError, UsageError
 from quartet.files import new_folder

@@ -15,7 +15,8 @@ from rich.table import Table as Grid
 from rich.text import Text
 from rich.tree import Tree
 
-from quartet.database.database import Database, Relation
+from quartet.database.database import Database
+from quartet.database.relations import Relation
 from quartet.database.schema import Origin
 from quartet.database.table import Table
 from quartet.findings import Finding, Level

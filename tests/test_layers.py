@@ -17,14 +17,15 @@ FLOORS = [
     "database.schema", "database.source", "database.columns", "database.names", "database.evidence",
     "database.time_readings", "database.infer_keys", "database.infer_links", "database.infer_times",
     "database.infer", "database.keys", "database.inherit", "database.hashing", "database.readers", "database.table",
-    "database.database", "database.describe",
-    "tasks", "graph", "samplers", "cache", "study", "export", "draw", "draw_context", "show", "show_context", "cli", "__main__",
+    "database.relations", "database.structure", "database.database", "database.describe",
+    "tasks", "graph", "samplers", "cache", "contexts", "study", "export",
+    "draw", "draw_context", "show", "show_context", "cli", "__main__",
 ]  # fmt: skip
 SENTINELS = {"NEVER", "STATIC", "None"}
 # Where the times of rows are compared with something other than a sentinel, and why that is no leak.
 NOT_CAUSAL = {
     # how many links were filled in later: a statistic for a warning, of rows with rows
-    ("database.database", "parent.known_at[relation.rows[linked]] > holder"),
+    ("database.relations", "parent.known_at[relation.rows[linked]] > holder"),
 }
 
 

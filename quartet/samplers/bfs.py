@@ -22,8 +22,9 @@ SECOND_CAP = 1_000
 
 @njit(cache=True, nogil=True)
 def bfs_many(
-    graph: Any, nodes: Any, last_ranks: Any, keys: Any, budget: Any, node: Any, hop: Any, share: Any, edges: Any, size: Any
-) -> None:
+    graph: Any, nodes: Any, last_ranks: Any, keys: Any, budget: Any,
+    node: Any, hop: Any, share: Any, edges: Any, size: Any,
+) -> None:  # fmt: skip
     """Samples the local context of each seed into its row of the output arrays, as `walk_many` does."""
     room = 1 << 12
     table, ids, order, place_of = _space(room)

@@ -26,15 +26,16 @@ UNREACHED = 255
 
 @njit(cache=True, nogil=True)
 def walk_many(
-    graph: Any, nodes: Any, last_ranks: Any, keys: Any, settings: Any, node: Any, hop: Any, share: Any, edges: Any, size: Any
-) -> None:
+    graph: Any, nodes: Any, last_ranks: Any, keys: Any, settings: Any,
+    node: Any, hop: Any, share: Any, edges: Any, size: Any,
+) -> None:  # fmt: skip
     """Samples the local context of each seed into its row of the output arrays.
 
     `settings`: (W, L, restart below this of 2^32, M or 0, whether truncation is random, K).
     Outputs: node, hop, share (seeds, K); edges (seeds, most, 2); size (seeds, 3) with the number of
     nodes, of edges, and the largest visit count.
     """
-    walks, length, restart, most_recent, is_random, budget = settings
+    walks, length, budget = settings[0], settings[1], settings[5]
     most = walks * length + 1
     table = node_table(most)
     ids, visits = np.empty(most, np.int32), np.empty(most, np.int32)
@@ -109,8 +110,9 @@ def _walk(
 
 @njit(cache=True, nogil=True)
 def _find_ranges(
-    graph: Any, last_rank: Any, most_recent: Any, is_random: Any, ids: Any, first: Any, last: Any, begin: Any, width: Any
-) -> None:
+    graph: Any, last_rank: Any, most_recent: Any, is_random: Any, ids: Any, first: Any, last: Any,
+    begin: Any, width: Any,
+) -> None:  # fmt: skip
     """The visible, truncated range of neighbours of each new row. Two loops, so that reads overlap."""
     indptr, entries = graph[0], graph[1]
     for number in range(first, last):

@@ -10,7 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from quartet.database.database import Database, Relation
+from quartet.database.database import Database
+from quartet.database.relations import Relation
 from quartet.database.schema import FACTS, ForeignKey, Schema, TableSchema, TimeColumn
 from quartet.errors import QuartetError, SchemaError, UsageError
 from quartet.findings import Level

@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -34,12 +35,9 @@ class Named:
     sketch: bytes
 
     def undirected(self) -> Named:
-        """The same with each edge as a pair of rows, in the order of the pairs.
-
-        Which of two rows that name each other counts as the child is a matter of their order.
-        """
-        pairs = sorted(tuple(sorted(edge, key=repr)) for edge in self.edges)
-        return Named(self.local, tuple(pairs), self.collab, self.temporal, self.sketch)  # type: ignore[arg-type]
+        """The same with edges as pairs of rows, in the order of the pairs."""
+        pairs = sorted((tuple(sorted(edge, key=repr)) for edge in self.edges), key=repr)
+        return replace(self, edges=tuple(pairs))
 
 
 class World:
@@ -54,6 +52,7 @@ class World:
             seen[name] += 1
         self.nodes = {name: node for node, name in enumerate(self.names)}
         self.known_at: list[int] = self.graph.node_time.tolist()
+        self.has_couples = any(map(_has_couples, database.tables, repeat(database)))
 
     def sample(self, seeds: Sequence[NamedSeed], config: SamplerConfig) -> Context:
         pairs = [(self.nodes[name], time) for name, time in seeds]
@@ -93,6 +92,13 @@ class World:
     def _moment_before(self, node: int, time: int, rng: random.Random) -> int:
         moments = [t + shift for t in self.graph.times[1:].tolist() for shift in (-1, 0, 1) if t + shift <= time]
         return rng.choice(moments) if moments else time
+
+
+def _has_couples(table: str, database: Database) -> bool:
+    """Whether two rows of a table name each other."""
+    own = [r.rows.tolist() for r in database.relations if r.table == r.parent == table]
+    links = {(child, parent) for rows in own for child, parent in enumerate(rows) if parent not in (child, -1)}
+    return any((parent, child) in links for child, parent in links)
 
 
 def future_rows(world: World, context: Context, rule: TimeRule) -> int:

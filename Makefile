@@ -4,11 +4,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint check format bench-graph clean
+.PHONY: demo test lint check format bench leakcheck mutants faults clean
 
 demo: $(READY)
 	$(BIN)/quartet inspect demo --draw out/demo-schema.svg
 	$(BIN)/quartet task demo plane-idle
+	$(BIN)/quartet sample demo plane-idle --draw out/demo-context.svg
 
 test: $(READY)
 	$(BIN)/python -m pytest
@@ -24,8 +25,19 @@ format: $(READY)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench-graph: $(READY)
+bench: $(READY)
 	$(BIN)/python benchmarks/graph.py
+	$(BIN)/python benchmarks/samplers.py
+	$(BIN)/python benchmarks/cache.py
+
+leakcheck: $(READY)
+	$(BIN)/python benchmarks/leakcheck.py
+
+mutants: $(READY)
+	$(BIN)/python benchmarks/mutants.py
+
+faults: $(READY)
+	$(BIN)/python benchmarks/faults.py
 
 # The constraints file pins what was tested together; without it newer releases may arrive.
 $(READY): pyproject.toml constraints.txt

@@ -1,6 +1,6 @@
 """Kills writers of caches with kill -9 and flips bits of a cache, and counts what readers then find.
 
-    python benchmarks/faults.py [--kills 200] [--rng-seed 0]
+    python benchmarks/faults.py [--kills 300] [--rng-seed 0]
 
 Half of the writers fill an empty folder, half replace an older cache. Each is killed once, at a moment
 drawn uniformly from one and a quarter times the duration of a write. A file is found complete (the old or
@@ -44,7 +44,7 @@ def main() -> None:
     options = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    options.add_argument("--kills", type=int, default=200)
+    options.add_argument("--kills", type=int, default=300)
     options.add_argument("--rng-seed", type=int, default=0)
     chosen = options.parse_args()
     with tempfile.TemporaryDirectory() as folder:

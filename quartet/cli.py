@@ -11,6 +11,7 @@ import typer
 from quartet.errors import QuartetError, UsageError
 
 if TYPE_CHECKING:
+    from quartet.cache import Estimate
     from quartet.database.database import Database
 
 app = typer.Typer(
@@ -137,9 +138,8 @@ def sample(
 ) -> None:
     """Gather the contexts of all seeds of a task into the cache, and show what was gathered."""
     database = _load(source, schema)
-    from quartet.cache import estimate
     from quartet.config import SamplerConfig, changes_from_text
-    from quartet.contexts import default_cache, protocol_seeds, task_context
+    from quartet.contexts import default_cache, task_context
     from quartet.graph import TemporalGraph
     from quartet.show import console, progress_bar
     from quartet.show_context import samples_view
@@ -152,12 +152,18 @@ def sample(
     folder = cache or default_cache()
     found = []
     for split in SPLITS:
-        seeds = protocol_seeds(loaded, split, protocol)
-        cost = estimate(graph, seeds, config)
-        _say(f"{split}: {len(seeds):,} seeds, about {cost.seconds:.1f} s and {cost.num_bytes / 1e6:.1f} MB")
-        with progress_bar(split, len(seeds)) as progress:
+        num_seeds = len(loaded.seeds(split))
+
+        def announce(cost: Estimate, split: str = split, num_seeds: int = num_seeds) -> None:
+            _say(
+                f"{split}: {num_seeds:,} seeds, about {cost.seconds:.1f} s and {cost.num_bytes / 1e6:.1f} MB"
+            )
+
+        with progress_bar(split, num_seeds) as progress:
             found.append(
-                task_context(loaded, graph, config, split, protocol, folder, progress, lambda f: _say(str(f)))
+                task_context(
+                    loaded, graph, config, split, protocol, folder, progress, lambda f: _say(str(f)), announce
+                )
             )
     console().print(samples_view(found, config))
     _say(f"Contexts are in {folder}")

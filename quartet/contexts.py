@@ -11,7 +11,7 @@ from typing import Literal
 
 import numpy as np
 
-from quartet.cache import cached_sample
+from quartet.cache import Estimate, cached_sample
 from quartet.config import SamplerConfig
 from quartet.findings import Finding
 from quartet.graph import TemporalGraph
@@ -59,6 +59,7 @@ def task_context(
     folder: Path | None = None,
     progress: Progress = lambda _: None,
     report: Callable[[Finding], None] = lambda _: None,
+    announce: Callable[[Estimate], None] | None = None,
 ) -> TaskContext:
     """The contexts of one split, from the cache or sampled into it."""
     seeds = protocol_seeds(task, split, protocol)
@@ -71,7 +72,7 @@ def task_context(
 
     begin = time.perf_counter()
     context = cached_sample(
-        graph, seeds, config, folder or default_cache(), f"{task.name}-{split}", count, report
+        graph, seeds, config, folder or default_cache(), f"{task.name}-{split}", count, report, announce
     )
     seconds = time.perf_counter() - begin
     return TaskContext(split, context, seconds if sampled else None)

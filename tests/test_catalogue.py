@@ -260,7 +260,6 @@ def run_inspect(place: Path, schema: Path | None, monkeypatch: pytest.MonkeyPatc
     """The exit code of `quartet inspect`, which has to come within five seconds."""
     arguments = [str(place), *(["--schema", str(schema)] if schema else [])]
     monkeypatch.setattr("sys.argv", ["quartet", "inspect", *arguments])
-    monkeypatch.setattr("quartet.cli._spare_pandas", lambda: None)  # for a process of its own only
     start = time.perf_counter()
     with pytest.raises(SystemExit) as left:
         main()

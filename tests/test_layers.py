@@ -68,8 +68,9 @@ def test_imports_come_from_above(module: str) -> None:
             assert floor(imported) <= floor(module), f"{module} imports {imported}, which is below it"
 
 
-def test_nothing_here_waits_for_torch() -> None:
-    assert [name for name in MODULES if "torch" in {i.split(".")[0] for i in imports(MODULES[name])}] == []
+@pytest.mark.parametrize("package", ["torch", "pandas", "polars"])
+def test_nothing_here_imports_networks_or_frames(package: str) -> None:
+    assert [name for name in MODULES if package in {i.split(".")[0] for i in imports(MODULES[name])}] == []
 
 
 def test_the_vault_is_opened_in_one_place() -> None:

@@ -53,10 +53,12 @@ def cached_sample(
     name: str,
     progress: Progress = lambda _: None,
     report: Report = lambda _: None,
+    announce: Callable[[Estimate], None] | None = None,
 ) -> Context:
     """The contexts of all seeds, mapped from `<folder>/<name>-<digest>.h5`; sampled first if need be.
 
-    A file that is damaged or foreign is reported as a finding and built anew, never read.
+    A file that is damaged or foreign is reported as a finding and built anew, never read. What the work
+    will cost is announced before it begins, to whoever wants to know.
     """
     if name != Path(name).name:
         raise UsageError("C02", f'a cache cannot be called "{name}"', "give a plain name, without slashes")
@@ -68,6 +70,8 @@ def cached_sample(
         except IntegrityError as error:
             report(_will_be_rebuilt(error, path, len(seeds)))
     _check_writable(folder)
+    if announce is not None:
+        announce(estimate(graph, seeds, config))
     write_cache(path, sample(graph, seeds, config, progress=progress), digest)
     return open_cache(path, digest)
 

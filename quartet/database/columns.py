@@ -1,18 +1,24 @@
-"""Columns in canonical Arrow types, so that every reader gives the same database."""
+"""Columns in canonical Arrow types, so that every reader gives the same database.
+
+How a column is kept follows from its type, not from its cells: else a row that is not known yet could
+change the keys of the others. Only integers in decimals of 19 digits and more go by their size.
+"""
 
 from __future__ import annotations
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 _TEXT = pa.string()
+_ENDING_ZEROS = r"\.0+$|(\.\d*[1-9])0+$"  # of a fraction: a finer unit writes more of them
 
 
 def canonical(table: pa.Table) -> pa.Table:
-    """The table with widths, encodings, units and zones of its columns made uniform.
+    """The table with widths, encodings and zones of its columns made uniform.
 
-    Integers are int64, decimals and floats float64, text string, dates and times timestamps in UTC
-    microseconds, durations whole microseconds, times of day text. Booleans, lists and binary columns stay
-    as they are. What would not fit without loss stays exact: integers as text, times in their own unit.
+    Integers are int64, decimals and floats float64, text string; dates and times are timestamps in UTC
+    microseconds (nanoseconds stay), times of day text, durations counts of their unit. Integers that may
+    be beyond int64 are text. Booleans, lists and binary columns stay as they are.
     """
     columns = [_canonical_column(column) for column in table.columns]
     return pa.table(columns, names=table.column_names)
@@ -25,9 +31,7 @@ def _canonical_column(column: pa.ChunkedArray) -> pa.ChunkedArray:
     if pa.types.is_dictionary(kind):
         return _canonical_column(_decoded(column))
     if pa.types.is_time(kind):
-        return _exact(column, pa.time32("s")).cast(_TEXT)
-    if pa.types.is_duration(kind):
-        return _exact(column, pa.duration("us")).cast(pa.int64())
+        return pc.replace_substring_regex(column.cast(_TEXT), _ENDING_ZEROS, r"\1")
     return _exact(column, *_canonical_types(kind))
 
 
@@ -50,7 +54,11 @@ def _exact(column: pa.ChunkedArray, *kinds: pa.DataType) -> pa.ChunkedArray:
 
 def _canonical_types(kind: pa.DataType) -> tuple[pa.DataType, ...]:
     """The types to try, the best first."""
-    if pa.types.is_integer(kind) or (pa.types.is_decimal(kind) and kind.scale <= 0):
+    if pa.types.is_uint64(kind):
+        return (_TEXT,)
+    if pa.types.is_integer(kind) or pa.types.is_duration(kind):
+        return (pa.int64(),)
+    if pa.types.is_decimal(kind) and kind.scale <= 0:
         return pa.int64(), _TEXT
     if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
         return (pa.float64(),)
@@ -59,7 +67,8 @@ def _canonical_types(kind: pa.DataType) -> tuple[pa.DataType, ...]:
     if pa.types.is_date(kind):
         return pa.timestamp("us"), pa.timestamp("s")
     if pa.types.is_timestamp(kind):
-        return pa.timestamp("us"), pa.timestamp(kind.unit)  # kept in UTC: only the name of the zone goes
+        # Arrow keeps zoned times in UTC, so that only the name of the zone goes.
+        return (pa.timestamp("ns"),) if kind.unit == "ns" else (pa.timestamp("us"), pa.timestamp(kind.unit))
     return ()
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
 from quartet.causal import last_visible_rank
@@ -191,11 +192,17 @@ class _Space:
             sketch_many(self.arrays, self.graph.times, self.points, node, last, size[:, 2], sketch)
         else:
             sketch = sketch[:, :0]
-        used = np.arange(shape[1]) < size[:, :1]
-        linked = np.arange(most_edges) < size[:, 1:2]
-        rows, hop, share = (array[used] for array in local)
-        peers = peers[np.arange(peers.shape[1]) < num_peers[:, None]]
-        return _Part(size[:, :2], rows, hop, share, edges[linked], num_peers, peers, sketch)
+        rows, hop, share = (_packed(array, size[:, 0]) for array in local)
+        return _Part(
+            size[:, :2],
+            rows,
+            hop,
+            share,
+            _packed(edges, size[:, 1]),
+            num_peers,
+            _packed(peers, num_peers),
+            sketch,
+        )
 
     def _local(self, node: Array, time: Array, last: Array, local: Any, edges: Array, size: Array) -> None:
         config = self.config
@@ -259,6 +266,17 @@ def _joined(
         temporal_node=np.concatenate([np.empty(0, np.int32), *recent]),
         sketch=all_of("sketch", np.empty((0, width), np.float32)),
     )
+
+
+@njit(cache=True, nogil=True)
+def _packed(rows: Any, counts: Any) -> Any:
+    """The first so many cells of each row, one row after the other."""
+    packed = np.empty((counts.sum(), *rows.shape[2:]), rows.dtype)
+    end = 0
+    for place in range(len(rows)):
+        packed[end : end + counts[place]] = rows[place, : counts[place]]
+        end += counts[place]
+    return packed
 
 
 def _starts(counts: Array) -> NDArray[np.int64]:

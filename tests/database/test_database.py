@@ -265,7 +265,8 @@ def relation(child: Any, parent: Any, references: tuple[str, ...] = ()) -> Relat
     ("child", "parent", "rows"),
     [
         (pa.array([2.0, None, float("nan"), 1.0]), pa.array([1, 2]), [1, -1, -1, 0]),
-        (pa.array([3], pa.int8()), pa.array([3], pa.uint64()), [0]),
+        (pa.array([3], pa.int8()), pa.array([3], pa.uint32()), [0]),
+        (pa.array([2**63], pa.uint64()), pa.array([2**63 + 1, 2**63], pa.uint64()), [1]),
         (pa.array(["b", "a"]).dictionary_encode(), pa.array(["a", "b"], pa.large_string()), [1, 0]),
         (
             pa.array([market.at(1, 2)], pa.timestamp("s")),
@@ -276,7 +277,16 @@ def relation(child: Any, parent: Any, references: tuple[str, ...] = ()) -> Relat
         (pa.array(["a"]), pa.array([], pa.int64()), [-1]),
         (pa.array([2**53 + 1, 2**53]), pa.array([2**53, 2**53 + 1]), [1, 0]),
     ],
-    ids=["decimals", "widths", "encodings", "time units", "all empty", "empty parent", "long integers"],
+    ids=[
+        "decimals",
+        "widths",
+        "unsigned",
+        "encodings",
+        "time units",
+        "all empty",
+        "empty parent",
+        "long integers",
+    ],
 )
 def test_links_compare_values_and_not_types(child: pa.Array, parent: pa.Array, rows: list[int]) -> None:
     assert relation(child, parent).rows.tolist() == rows

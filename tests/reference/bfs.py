@@ -37,7 +37,8 @@ def pool(twin: Twin, seed: int, time: int, config: SamplerConfig, key: int) -> t
 
     first = capped(seed, 0, FIRST_CAP)
     second = [p for place, r in enumerate(first) for p in capped(r, place + 2, SECOND_CAP)]
-    return first, [node for node in dict.fromkeys(second) if node != seed and node not in set(first)]
+    near = {seed, *first}
+    return first, [node for node in dict.fromkeys(second) if node not in near]
 
 
 def equal_shares(count: int, slots: int) -> list[int]:

@@ -61,7 +61,9 @@ class Found:
 
 
 def main() -> int:
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     options.add_argument("--count", type=int, default=10_000, help="databases")
     options.add_argument("--processes", type=int, default=len(os.sched_getaffinity(0)))
     options.add_argument("--rng-seed", type=int, default=0)
@@ -151,7 +153,12 @@ def _check_order(
 
 
 def _compare(
-    name: str, seeds: list[NamedSeed], seen: list[Named], other: list[Named], config: SamplerConfig, found: Found
+    name: str,
+    seeds: list[NamedSeed],
+    seen: list[Named],
+    other: list[Named],
+    config: SamplerConfig,
+    found: Found,
 ) -> None:
     found.num_compared[name] += len(seeds)
     for asked, one, two in zip(seeds, seen, other, strict=True):
@@ -193,9 +200,14 @@ def check_digests() -> int:
     for hash_seed, wanted in combinations():
         command = [sys.executable, "-m", "tests.samplers.digests", *wanted]
         environment = os.environ | {"PYTHONHASHSEED": hash_seed}
-        lines = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+        lines = subprocess.run(
+            command, env=environment, cwd=ROOT, capture_output=True, text=True, check=True
+        ).stdout
         digests.update(line.split()[1] for line in lines.splitlines())
-        print(f"PYTHONHASHSEED={hash_seed}: {digests.total()} combinations, {len(digests)} digest(s)", flush=True)
+        print(
+            f"PYTHONHASHSEED={hash_seed}: {digests.total()} combinations, {len(digests)} digest(s)",
+            flush=True,
+        )
     for digest, count in digests.items():
         print(f"{count:4} {digest}")
     return 0 if len(digests) == 1 and digests.total() == 120 else 1

@@ -16,13 +16,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 TimeRule = Literal["<=", "<"]
+_END_OF_TIME = np.iinfo(np.int64).max - 1  # the time of what is never known is later even than this
 
 
 def visible(
     known_at: NDArray[np.int64], time: int | NDArray[np.int64], rule: TimeRule = "<="
 ) -> NDArray[np.bool_]:
     """Which rows are knowable at a time (one time for all, or one for each row)."""
-    return known_at <= time if rule == "<=" else known_at < time
+    time = np.minimum(time, _END_OF_TIME)
+    return np.asarray(known_at <= time if rule == "<=" else known_at < time)
 
 
 def num_visible(
@@ -30,6 +32,7 @@ def num_visible(
 ) -> NDArray[np.int64]:
     """How many of the rows, sorted by time, are knowable at each time: they are a prefix."""
     side: Literal["left", "right"] = "right" if rule == "<=" else "left"
+    time = np.minimum(time, _END_OF_TIME)
     return np.asarray(np.searchsorted(sorted_known_at, time, side=side), dtype=np.int64)
 
 

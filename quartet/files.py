@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import shutil
@@ -9,6 +10,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 
 PART = ".quartet-part"
@@ -54,7 +56,8 @@ def _remove_leftovers(folder: Path) -> None:
 def new_folder(target: Path) -> Iterator[Path]:
     """A fresh folder to fill, which takes the place of `target` when the block ends well.
 
-    A reader sees the old folder or the whole new one. Of two processes that build the same folder
+    A reader sees the old folder or the whole new one, or for an instant none; one that reads several files
+    must look whether the folder is still the same when it is done. Of two processes that build the same folder
     at once, the last to finish wins and neither sees the other's half.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -81,15 +84,18 @@ def sync(path: Path) -> None:
 
 def _replace_folder(aside: Path, target: Path) -> None:
     """Renames, moving an older folder out of the way first: a folder cannot be renamed onto a full one."""
-    for _ in range(10):
-        try:
-            aside.rename(target)
-            return
-        except OSError:
-            old = Path(tempfile.mkdtemp(prefix=f".{target.name}.old.", dir=target.parent))
+    old = Path(tempfile.mkdtemp(prefix=f".{target.name}.old.", dir=target.parent))
+    try:
+        for attempt in count():  # each failure means that another process has put its folder there
             try:
-                target.rename(old / "was")
+                aside.rename(target)
+                return
+            except OSError as error:
+                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                    raise
+            try:
+                target.rename(old / str(attempt))
             except FileNotFoundError:
                 pass  # another process moved it first
-            shutil.rmtree(old, ignore_errors=True)
-    raise OSError(f"{target} is being replaced by too many others at once")
+    finally:
+        shutil.rmtree(old, ignore_errors=True)

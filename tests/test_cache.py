@@ -151,7 +151,7 @@ def test_a_file_may_be_replaced_while_it_is_in_use(path: Path) -> None:
 # --- the key --------------------------------------------------------------------------------------
 
 
-def test_the_digest_names_all_that_contexts_depend_on() -> None:
+def test_the_digest_names_all_that_contexts_depend_on(monkeypatch: pytest.MonkeyPatch) -> None:
     node, when = SEEDS.node, SEEDS.time
     later = Seeds(node, np.where(np.arange(len(node)) == 3, when + 1, when), None)
     digests = [
@@ -164,6 +164,8 @@ def test_the_digest_names_all_that_contexts_depend_on() -> None:
         cache_digest(GRAPH.fingerprint, Seeds(when, node, None), CONFIG),
         cache_digest(TemporalGraph.build(other_order()).fingerprint, SEEDS, CONFIG),
     ]
+    monkeypatch.setattr("quartet.cache.build.VERSION", VERSION + 1)
+    digests.append(cache_digest(GRAPH.fingerprint, SEEDS, CONFIG))
     assert len(set(digests)) == len(digests)
 
 

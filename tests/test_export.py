@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -333,12 +334,11 @@ def test_a_write_that_fails_leaves_nothing(
 def test_any_database_comes_back_with_its_rows_times_and_links(
     tmp_path_factory: pytest.TempPathFactory, raw: Raw
 ) -> None:
-    database = Database.build(*raw)
+    tables, schema = raw
+    schema = replace(schema, val_timestamp="2023-11-01", test_timestamp="2023-12-01")
+    database = Database.build(tables, schema)
     folder = tmp_path_factory.mktemp("any") / "out"
-    try:
-        write_relbench(database, folder)
-    except TimeError:  # no time, or too short a span for cut-offs
-        return
+    write_relbench(database, folder)
     again = Database.load(folder)
     order = {name: np.argsort(table.known_at, kind="stable") for name, table in database.tables.items()}
     for name, table in database.tables.items():

@@ -112,11 +112,9 @@ def estimate(graph: TemporalGraph, seeds: Seeds, config: SamplerConfig) -> Estim
     seconds, probe = _sample_timed(graph, seeds, places, config)
     per_seed = max(seconds - set_up, 0.0) / len(places) / len(os.sched_getaffinity(0))
     temporal = probe.temporal_start.nbytes + probe.temporal_node.nbytes
-    per_time = temporal / len(np.unique(seeds.time[places]))
-    num_bytes = (probe.num_bytes - temporal) / len(places) * len(seeds) + per_time * len(
-        np.unique(seeds.time)
-    )
-    return Estimate(set_up + per_seed * len(seeds), int(num_bytes))
+    for_seeds = (probe.num_bytes - temporal) / len(places) * len(seeds)
+    for_times = temporal / len(np.unique(seeds.time[places])) * len(np.unique(seeds.time))
+    return Estimate(set_up + per_seed * len(seeds), int(for_seeds + for_times))
 
 
 def _sample_timed(

@@ -1,7 +1,7 @@
 """Columns in canonical Arrow types, so that every reader gives the same database.
 
 How a column is kept follows from its type, not from its cells: else a row that is not known yet could
-change the keys of the others. Only integers in decimals of 19 digits and more go by their size.
+change the keys of the others.
 """
 
 from __future__ import annotations
@@ -9,30 +9,49 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from quartet.errors import SchemaError
+
 _TEXT = pa.string()
-_ENDING_ZEROS = r"\.0+$|(\.\d*[1-9])0+$"  # of a fraction: a finer unit writes more of them
+ENDING_ZEROS = r"\.0+$|(\.\d*[1-9])0+$"  # of a fraction: a finer unit writes more of them
 
 
-def canonical(table: pa.Table) -> pa.Table:
+def canonical(table: pa.Table, name: str = "") -> pa.Table:
     """The table with widths, encodings and zones of its columns made uniform.
 
     Integers are int64, decimals and floats float64, text string; dates and times are timestamps in UTC
-    microseconds (nanoseconds stay), times of day text, durations counts of their unit. Integers that may
-    be beyond int64 are text. Booleans, lists and binary columns stay as they are.
+    microseconds (nanoseconds stay), times of day text, durations counts of their unit. Unsigned integers of
+    64 bits are text. Booleans, lists and binary columns stay as they are.
     """
-    columns = [_canonical_column(column) for column in table.columns]
+    columns = [
+        _canonical_column(column, f"{name}.{label}" if name else f'column "{label}"')
+        for label, column in zip(table.column_names, table.columns, strict=True)
+    ]
     return pa.table(columns, names=table.column_names)
 
 
-def _canonical_column(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def _canonical_column(column: pa.ChunkedArray, where: str) -> pa.ChunkedArray:
     kind = column.type
     if isinstance(kind, pa.BaseExtensionType):
-        return _canonical_column(pa.chunked_array([c.storage for c in column.chunks], kind.storage_type))
+        return _canonical_column(
+            pa.chunked_array([c.storage for c in column.chunks], kind.storage_type), where
+        )
     if pa.types.is_dictionary(kind):
-        return _canonical_column(_decoded(column))
+        return _canonical_column(_decoded(column), where)
     if pa.types.is_time(kind):
-        return pc.replace_substring_regex(column.cast(_TEXT), _ENDING_ZEROS, r"\1")
+        return pc.replace_substring_regex(column.cast(_TEXT), ENDING_ZEROS, r"\1")
+    if pa.types.is_decimal(kind) and kind.scale <= 0:
+        return _whole_decimals(column, where)
     return _exact(column, *_canonical_types(kind))
+
+
+def _whole_decimals(column: pa.ChunkedArray, where: str) -> pa.ChunkedArray:
+    """Warehouses write every integer as a decimal. As text where one is too large, the others would change."""
+    try:
+        return column.cast(pa.int64())
+    except pa.ArrowInvalid:
+        raise SchemaError(
+            "S17", f"{where} is {column.type} and holds whole numbers of 2^63 and above", "store it as text"
+        ) from None
 
 
 def _decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -58,8 +77,6 @@ def _canonical_types(kind: pa.DataType) -> tuple[pa.DataType, ...]:
         return (_TEXT,)
     if pa.types.is_integer(kind) or pa.types.is_duration(kind):
         return (pa.int64(),)
-    if pa.types.is_decimal(kind) and kind.scale <= 0:
-        return pa.int64(), _TEXT
     if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
         return (pa.float64(),)
     if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
@@ -74,9 +91,13 @@ def _canonical_types(kind: pa.DataType) -> tuple[pa.DataType, ...]:
 
 def is_plain(kind: pa.DataType) -> bool:
     """Whether a column of this type can become a feature: lists, structs and binary cannot."""
-    return not (
-        pa.types.is_nested(kind)
-        or pa.types.is_binary(kind)
+    return not (pa.types.is_nested(kind) or is_binary(kind))
+
+
+def is_binary(kind: pa.DataType) -> bool:
+    """Whether cells are bytes, of whatever width."""
+    return bool(
+        pa.types.is_binary(kind)
         or pa.types.is_large_binary(kind)
         or pa.types.is_fixed_size_binary(kind)
         or pa.types.is_binary_view(kind)

@@ -16,9 +16,12 @@ import pyarrow.compute as pc
 from numba import njit
 from numpy.typing import NDArray
 
+from quartet.database.columns import is_binary
+
 Hashes = NDArray[np.uint64]
 
 _NULL = np.uint64(0x9AE16A3B2F90404F)
+_NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 _STEP = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -50,7 +53,8 @@ def _hash_cells(column: pa.ChunkedArray) -> Hashes:
 
 
 def _hash_chunk(chunk: pa.Array) -> Hashes:
-    cells = _hash_text(chunk) if is_text(chunk.type) else mix(_number_bits(chunk))
+    is_bytes = is_text(chunk.type) or is_binary(chunk.type)
+    cells = _hash_bytes(chunk) if is_bytes else mix(_number_bits(chunk))
     if chunk.null_count:
         cells[chunk.is_null().to_numpy(zero_copy_only=False)] = _NULL
     return cells
@@ -61,9 +65,10 @@ def is_text(kind: pa.DataType) -> bool:
 
 
 def is_hashable(kind: pa.DataType) -> bool:
-    """Whether cells of a canonical type have a hash: numbers, booleans, times and text do."""
+    """Whether cells of a canonical type have a hash: numbers, booleans, times, text and bytes do."""
     return is_text(kind) or bool(
-        pa.types.is_integer(kind)
+        is_binary(kind)
+        or pa.types.is_integer(kind)
         or pa.types.is_floating(kind)
         or pa.types.is_boolean(kind)
         or pa.types.is_timestamp(kind)
@@ -82,11 +87,13 @@ def _number_bits(chunk: pa.Array) -> Hashes:
         return floats.view(np.uint64)
     whole = chunk if pa.types.is_uint64(kind) else chunk.cast(pa.int64())
     numbers: NDArray[np.int64] = pc.fill_null(whole, 0).to_numpy()
-    return numbers.view(np.uint64)
+    # Times are hashed in nanoseconds, so that one instant has one hash; what overflows wraps.
+    scale = _NANOSECONDS[kind.unit] if pa.types.is_timestamp(kind) else 1
+    return numbers.view(np.uint64) * np.uint64(scale)
 
 
-def _hash_text(chunk: pa.Array) -> Hashes:
-    chunk = chunk.cast(pa.large_string())
+def _hash_bytes(chunk: pa.Array) -> Hashes:
+    chunk = chunk.cast(pa.large_binary())
     _, offsets, data = chunk.buffers()
     starts = np.frombuffer(offsets, dtype=np.int64)[chunk.offset : chunk.offset + len(chunk) + 1]
     letters = np.frombuffer(data, dtype=np.uint8) if data is not None else np.empty(0, dtype=np.uint8)

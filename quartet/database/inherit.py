@@ -45,7 +45,9 @@ def _link(name: str, table: TableSchema) -> ForeignKey:
             return foreign_key
     label = ", ".join(wanted)
     meant = did_you_mean(label, [fk.label for fk in table.foreign_keys])
-    raise TimeError("T01", f'table "{name}" has no link "{label}" to take its time from{meant}', "name a link")
+    raise TimeError(
+        "T01", f'table "{name}" has no link "{label}" to take its time from{meant}', "name a link"
+    )
 
 
 def _inherited(

@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from quartet.database.columns import ENDING_ZEROS, is_binary
 from quartet.errors import SchemaError, examples
-from quartet.times import show_instant
 
 Kind = Literal["int64", "text", "time"]
 NULL_KEY = -1
@@ -39,8 +39,7 @@ class KeyColumn:
         return KeyColumn(where, kind, values)
 
     def show(self, row: int) -> str:
-        value = self.values[row].as_py()
-        return show_instant(value) if self.kind == "time" else str(value)
+        return str(self.values[row].as_py())
 
 
 def _comparable(column: pa.ChunkedArray, where: str) -> tuple[Kind, pa.ChunkedArray]:
@@ -54,8 +53,8 @@ def _comparable(column: pa.ChunkedArray, where: str) -> tuple[Kind, pa.ChunkedAr
     if pa.types.is_floating(kind):
         return "int64", _whole_numbers(column, where)
     if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
-        return "time", column.cast(pa.timestamp("ns")).cast(pa.int64())
-    if pa.types.is_binary(kind) or pa.types.is_fixed_size_binary(kind):
+        return "time", _instants(column)
+    if is_binary(kind):
         return "text", _hex(column)
     if pa.types.is_nested(kind):
         raise SchemaError("S08", f"{where} is a {kind}, which cannot be a key", "choose another column")
@@ -74,7 +73,7 @@ def _integers(column: pa.ChunkedArray, where: str) -> tuple[Kind, pa.ChunkedArra
 def _whole_numbers(column: pa.ChunkedArray, where: str) -> pa.ChunkedArray:
     """Integers that arrived as decimals (a nullable integer often does), if nothing was lost."""
     size = pc.abs(column)
-    lost = column.filter(pc.greater_equal(size, _EXACT_FLOAT))
+    lost = column.filter(pc.and_(pc.greater_equal(size, _EXACT_FLOAT), pc.is_finite(column)))
     if len(lost):
         raise SchemaError(
             "S18",
@@ -85,13 +84,20 @@ def _whole_numbers(column: pa.ChunkedArray, where: str) -> pa.ChunkedArray:
     try:
         return column.cast(pa.int64())
     except pa.ArrowInvalid:
-        broken = column.filter(pc.not_equal(pc.floor(column), column))
+        broken = column.filter(pc.or_(pc.not_equal(pc.floor(column), column), pc.is_inf(column)))
         raise SchemaError(
             "S08",
-            f"{where} is a decimal column with {len(broken):,} fractional values "
+            f"{where} is a decimal column with {len(broken):,} values that are not whole "
             f"{examples(v.as_py() for v in broken)} and cannot be a key",
             "choose another column",
         ) from None
+
+
+def _instants(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Times as text without trailing zeros: exact, whatever the unit, and for any year."""
+    unit = "s" if pa.types.is_date(column.type) else column.type.unit
+    text = column.cast(pa.timestamp(unit)).cast(pa.string())
+    return pc.replace_substring_regex(text, ENDING_ZEROS, r"\1")
 
 
 def _hex(column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -119,9 +125,10 @@ class KeyMap:
 
     def repeated(self) -> tuple[int, list[str]]:
         """How many key values stand in more than one row, and the first few of them."""
-        if pc.count_distinct(self._values).as_py() == len(self._values):
+        values = self._values.drop_null()  # empty cells are no keys, however many there are
+        if pc.count_distinct(values).as_py() == len(values):
             return 0, []
-        counts = pc.value_counts(self._values)
+        counts = pc.value_counts(values)
         values = counts.field(0).filter(pc.greater(counts.field(1), 1))
         first = pc.index_in(values.slice(0, 3), self._values).to_pylist()
         return len(values), [self.show(row) for row in first]

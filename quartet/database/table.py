@@ -80,7 +80,7 @@ def build_table(name: str, raw: pa.Table, schema: TableSchema) -> tuple[Table, l
     """A validated table, and what was noticed or repaired on the way."""
     _check_column_names(name, raw.column_names)
     _check_named_columns(name, raw.column_names, schema)
-    data = canonical(raw)
+    data = canonical(raw, name)
     findings = _column_findings(name, data)
     known_at = np.full(data.num_rows, STATIC, dtype=np.int64)
     if schema.time is not None:

@@ -26,7 +26,10 @@ def sample_temporal(
     begins = [np.searchsorted(known_at, first, side="left") for _, known_at in streams]
     return [
         _newest(
-            [nodes[begin[place] : end[place]] for (nodes, _), begin, end in zip(streams, begins, ends, strict=True)],
+            [
+                nodes[begin[place] : end[place]]
+                for (nodes, _), begin, end in zip(streams, begins, ends, strict=True)
+            ],
             budget,
         )
         for place in range(len(times))

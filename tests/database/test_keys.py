@@ -197,8 +197,8 @@ def test_s08_an_infinite_key_has_lost_no_digits() -> None:
 
 def test_s08_fractions() -> None:
     assert refusal([1.0, 2.5, None, -0.25], pa.float64()) == (
-        "error[S08] customers.id is a decimal column with 2 fractional values (2.5, -0.25) and cannot be a key. "
-        "Fix: choose another column"
+        "error[S08] customers.id is a decimal column with 2 values that are not whole (2.5, -0.25) "
+        "and cannot be a key. Fix: choose another column"
     )
 
 

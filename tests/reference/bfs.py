@@ -19,7 +19,7 @@ def bfs_context(twin: Twin, seed: int, time: int, config: SamplerConfig) -> Loca
     while rows and len(chosen) < config.local_budget - 1:  # the shuffle of Fisher and Yates, cut short
         place = below(draw(key, len(chosen) + 1), len(rows))
         chosen.append(rows[place])
-        rows = rows[1:place] + [rows[0]] + rows[place + 1 :] if place else rows[1:]
+        rows = [*rows[1:place], rows[0], *rows[place + 1 :]] if place else rows[1:]
     local = Local([seed, *(node for node, _ in chosen)])
     local.edges = induced_edges(twin, local.nodes, time, config.time_rule)
     distance = distances(len(local.nodes), local.edges)

@@ -19,7 +19,9 @@ from tests.samplers.twins import seeds_from
 from tests.strategies import SECOND
 
 CONFIGS = (
-    SamplerConfig(num_walks=20, walk_length=5, max_recent=5, first_fanout=5, second_fanout=5, local_budget=40),
+    SamplerConfig(
+        num_walks=20, walk_length=5, max_recent=5, first_fanout=5, second_fanout=5, local_budget=40
+    ),
     SamplerConfig(sampler="bfs", collab_hops=4, local_budget=30, lookback_days=1, time_rule="<"),
     SamplerConfig(num_walks=20, max_recent=4, truncation="random", restart_prob=0.0, local_budget=40),
 )
@@ -42,12 +44,15 @@ def _digests(begin: int, end: int, threads: int) -> list[bytes]:
     return [_of_seeds(graph, pairs[begin:end], config, threads) for config in CONFIGS]
 
 
-def _of_seeds(graph: TemporalGraph, pairs: list[tuple[int, int]], config: SamplerConfig, threads: int) -> bytes:
+def _of_seeds(
+    graph: TemporalGraph, pairs: list[tuple[int, int]], config: SamplerConfig, threads: int
+) -> bytes:
     context = sample(graph, seeds_from(pairs), config, num_threads=threads)
     found = []
     for place in range(len(pairs)):
-        arrays = (*context.local(place), context.collab(place), context.temporal(place), context.sketch[place])
-        found.append(hashlib.sha256(b"|".join(array.tobytes() for array in arrays)).digest())
+        lists = (context.collab(place), context.temporal(place), context.sketch[place])
+        text = b"|".join(array.tobytes() for array in (*context.local(place), *lists))
+        found.append(hashlib.sha256(text).digest())
     return b"".join(found)
 
 

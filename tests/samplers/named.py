@@ -85,19 +85,21 @@ class World:
         hubs = sorted(visible, key=lambda n: -degrees[n])[: count // 4]
         chosen = hubs + rng.sample(visible, min(count - len(hubs), len(visible)))
         seeds = [(self.names[n], time) for n in chosen]
-        earlier = [(n, self._moment_before(n, time, rng)) for n in chosen[::3]]
+        earlier = [(n, self._moment_before(time, rng)) for n in chosen[::3]]
         seeds += [(self.names[n], t) for n, t in earlier if not is_future(self.known_at[n], t, rule)]
         return sorted(seeds, key=lambda seed: seed[1])
 
-    def _moment_before(self, node: int, time: int, rng: random.Random) -> int:
-        moments = [t + shift for t in self.graph.times[1:].tolist() for shift in (-1, 0, 1) if t + shift <= time]
-        return rng.choice(moments) if moments else time
+    def _moment_before(self, time: int, rng: random.Random) -> int:
+        around = [t + shift for t in self.graph.times[1:].tolist() for shift in (-1, 0, 1)]
+        return rng.choice([moment for moment in around if moment <= time] or [time])
 
 
 def _has_couples(table: str, database: Database) -> bool:
     """Whether two rows of a table name each other."""
     own = [r.rows.tolist() for r in database.relations if r.table == r.parent == table]
-    links = {(child, parent) for rows in own for child, parent in enumerate(rows) if parent not in (child, -1)}
+    links = {
+        (child, parent) for rows in own for child, parent in enumerate(rows) if parent not in (child, -1)
+    }
     return any((parent, child) in links for child, parent in links)
 
 

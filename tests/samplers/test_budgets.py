@@ -88,7 +88,8 @@ def true_distances(twin: Twin, seed: int, time: int, config: SamplerConfig) -> d
     """How many visible links away from the seed each row is."""
     found, ring = {seed: 0}, [seed]
     while ring:
-        ring = list(dict.fromkeys(v for u in ring for v in twin.visible(u, time, config.time_rule) if v not in found))
+        beside = [v for u in ring for v in twin.visible(u, time, config.time_rule)]
+        ring = [v for v in dict.fromkeys(beside) if v not in found]
         found |= dict.fromkeys(ring, max(found.values()) + 1)
     return found
 
@@ -139,14 +140,21 @@ def test_the_recent_rows_of_the_shop() -> None:
     graph, names = TemporalGraph.build(database), labels(database)
     context = sample(graph, seeds_from([(0, day(6))]), SamplerConfig(lookback_days=2, temporal_budget=6))
     rows = [names[n] for n in context.temporal(0)]
-    assert [sorted(rows[:2]), rows[2], sorted(rows[3:5]), rows[5]] == [["104", "105"], "#8", ["#6", "#7"], "visit 4"]
+    assert (set(rows[:2]), rows[2], set(rows[3:5]), rows[5]) == (
+        {"104", "105"},
+        "#8",
+        {"#6", "#7"},
+        "visit 4",
+    )
 
 
 def test_the_sketch_of_a_hub_by_hand() -> None:
     """Tea on day 5: orders 1, 2, 3, 4, 6 and 7, over three days."""
     database = shop()
     graph, names = TemporalGraph.build(database), labels(database)
-    context = sample(graph, seeds_from([(names.index("tea"), day(5))]), SamplerConfig(num_walks=1, walk_length=1))
+    context = sample(
+        graph, seeds_from([(names.index("tea"), day(5))]), SamplerConfig(num_walks=1, walk_length=1)
+    )
     tables = {"countries": 0, "customers": 0, "products": 0, "orders": 6, "visits": 0}
     peak = int(context.local(0)[2].size > 1)
     expected = [math.log1p(x) for x in (6, 3.0, 2.0, peak, *tables.values())]

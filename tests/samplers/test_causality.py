@@ -44,14 +44,18 @@ RULES: list[TimeRule] = ["<=", "<"]
 rng_seeds = st.integers(0, 2**32)
 
 
-def asked(raw: Raw, data: st.DataObject, rule: TimeRule, rng: random.Random) -> tuple[World, int, list[NamedSeed]]:
+def asked(
+    raw: Raw, data: st.DataObject, rule: TimeRule, rng: random.Random
+) -> tuple[World, int, list[NamedSeed]]:
     """A database, a time that matters in it, and seeds that may be asked about then."""
     database = Database.build(*raw)
     world, time = World(database), data.draw(st.sampled_from(interesting_times(database)))
     return world, time, world.some_seeds(time, rule, 8, rng)
 
 
-def assert_unnoticed(raw: Raw, change: Change, config: SamplerConfig, data: st.DataObject, rng_seed: int) -> None:
+def assert_unnoticed(
+    raw: Raw, change: Change, config: SamplerConfig, data: st.DataObject, rng_seed: int
+) -> None:
     rng = random.Random(rng_seed)
     world, time, seeds = asked(raw, data, config.time_rule, rng)
     other = World(Database.build(*change(raw, time, config.time_rule, rng)))
@@ -103,7 +107,9 @@ def assert_equal_but_for_couples(
     assert after == before
 
 
-@pytest.mark.xfail(strict=True, reason="of two rows that name each other, the graph keeps the link of the first one")
+@pytest.mark.xfail(
+    strict=True, reason="of two rows that name each other, the graph keeps the link of the first one"
+)
 @pytest.mark.parametrize("hops", [2, 4])
 def test_the_order_of_rows_decides_nothing_about_a_couple(hops: Literal[2, 4]) -> None:
     """P3 of two rows that name each other, in each order: edges are (child, parent), and z *names* a peer."""
@@ -112,7 +118,8 @@ def test_the_order_of_rows_decides_nothing_about_a_couple(hops: Literal[2, 4]) -
     seeds, config = [(("people", 0, 0), day(0))], SamplerConfig(collab_hops=hops)
 
     def seen(order: list[int]) -> list[Named]:
-        return World(Database.build({"people": people.take(order)}, Schema({"people": said}))).contexts(seeds, config)
+        database = Database.build({"people": people.take(order)}, Schema({"people": said}))
+        return World(database).contexts(seeds, config)
 
     assert seen([0, 1, 2]) == seen([1, 0, 2])
 
@@ -142,7 +149,9 @@ def test_the_shop_keeps_its_secrets(number: int, shift: int) -> None:
 def test_the_contexts_of_the_shop_are_not_blind() -> None:
     """Each day shows customer 101 something new, so the tests above compare something."""
     world = World(Database.build(*raw_shop()))
-    seen = {world.contexts([(("customers", 101, 0), day(number))], SamplerConfig())[0] for number in range(1, 10)}
+    seen = {
+        world.contexts([(("customers", 101, 0), day(number))], SamplerConfig())[0] for number in range(1, 10)
+    }
     assert len(seen) == 9
 
 
@@ -247,7 +256,8 @@ def test_a_million_random_rows_hold_no_future_one(rule: TimeRule) -> None:
     assert is_late.sum() == 0
     shown = context.local_hop == 4
     assert shown.sum() == len(context.local_node) - 4000
-    assert (graph.node_time[context.local_node[shown]] > 0).sum() > 100_000  # rows of the table, not seeds alone
+    is_timed = graph.node_time[context.local_node[shown]] > 0
+    assert is_timed.sum() > 100_000  # rows of the table, not other seeds alone
 
 
 # --- P11 ------------------------------------------------------------------------------------------

@@ -57,15 +57,17 @@ def test_the_sketch_of_a_hub_is_counted_across_its_checkpoints() -> None:
 
 @pytest.mark.parametrize("degree", [1000, 1001, 1300])
 def test_bfs_looks_at_a_thousand_neighbours_of_a_neighbour(degree: int) -> None:
+    """A thousand visible ones: at the time of the middle sale, those that come later do not take a place."""
     raw = sales([(number, 0) for number in range(degree)], degree, 1)
     graph, twin = TemporalGraph.build(Database.build(*raw)), build_twin(*raw)
     sale = graph.nodes("sales")[3]
-    assert_twins(graph, twin, [(sale, END), (0, END)], SamplerConfig(sampler="bfs", local_budget=2000))
+    seeds = [(sale, END), (0, END), (sale, 1050 * SECOND), (sale, 999 * SECOND), (sale, 600 * SECOND)]
+    assert_twins(graph, twin, seeds, SamplerConfig(sampler="bfs", local_budget=2000))
 
 
 @pytest.mark.parametrize("degree", [5000, 5001, 5600])
 def test_bfs_looks_at_five_thousand_neighbours(degree: int) -> None:
     raw = sales([(number % 50, 0) for number in range(degree)], 50, 1)
     graph, twin = TemporalGraph.build(Database.build(*raw)), build_twin(*raw)
-    config = SamplerConfig(sampler="bfs", local_budget=300, branches=())
-    assert_twins(graph, twin, [(graph.nodes("things")[0], END)], config)
+    config, thing = SamplerConfig(sampler="bfs", local_budget=300, branches=()), graph.nodes("things")[0]
+    assert_twins(graph, twin, [(thing, END), (thing, 5200 * SECOND), (thing, 3000 * SECOND)], config)

@@ -123,7 +123,7 @@ CASES = [
           about_orders("fkeys: {customer_id: customers}"), SchemaError,
           "orders.customer_id is text, customers.id is int64. Fix: cast one"),
     error("S08", "fractions", {"orders.csv": "id\n1.5\n2.5\n3.0\n"}, about_orders("pkey: id"), SchemaError,
-          "orders.id is a decimal column with 2 fractional values (1.5, 2.5) and cannot be a key. "
+          "orders.id is a decimal column with 2 values that are not whole (1.5, 2.5) and cannot be a key. "
           "Fix: choose another column"),
     error("S09", "unknown table", SHOP, about_orders("fkeys: {customer_id: costumers}"), SchemaError,
           'orders.customer_id points to an unknown table "costumers" (did you mean "customers"?). '

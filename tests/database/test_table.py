@@ -43,7 +43,6 @@ ZONED = pa.timestamp("ms", "America/New_York")
         (pa.array([np.float16(0.5)], pa.float16()), pa.float64(), [0.5]),
         (pa.array([Decimal("1.25")]), pa.float64(), [1.25]),
         (pa.array([Decimal(10)], pa.decimal128(30, 0)), pa.int64(), [10]),
-        (pa.array([Decimal(10**25)], pa.decimal128(30, 0)), pa.string(), ["1" + "0" * 25]),
         (pa.array(["ü"], pa.large_string()), pa.string(), ["ü"]),
         (pa.array(["ü"], pa.string_view()), pa.string(), ["ü"]),
         (pa.array(["b", "a", "b"]).dictionary_encode(), pa.string(), ["b", "a", "b"]),
@@ -204,7 +203,7 @@ def test_keys_that_are_unique(key: tuple[str, ...], cells: dict[str, Any]) -> No
             {"primary_key": ("a",)},
             {"a": [1.5, 2.0]},
             SchemaError,
-            "error[S08] t.a is a decimal column with 1 fractional values (1.5) and cannot be a key. "
+            "error[S08] t.a is a decimal column with 1 values that are not whole (1.5) and cannot be a key. "
             "Fix: choose another column",
         ),
         (

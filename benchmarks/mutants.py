@@ -194,8 +194,8 @@ MUTANTS = [
         (
             "samplers/walk.py",
             "                spot = below(bits, width[now])\n",
-            "                bits += np.uint64(graph[0][ids[now] + 1] - graph[0][ids[now]])\n"
-            "                spot = below(bits, width[now])\n",
+            "                full = graph[0][ids[now] + 1] - graph[0][ids[now]]\n"
+            "                spot = below(draw(bits, full), width[now])\n",
         ),
     ),
     mutant(
@@ -302,12 +302,13 @@ MUTANTS = [
         ("samplers/draws.py", "salt_of(sampler)", "np.uint64(hash(sampler) % 2**64)"),
     ),
     mutant(
-        "the marks of one seed are read by the next",
+        "the depths of one seed are left to the next",
         FUTURE,
+        ("samplers/walk.py", "depth = np.empty(most, np.uint8)", "depth = np.full(most, 255, np.uint8)"),
         (
             "samplers/walk.py",
-            "            graph, nodes[seed], last_ranks[seed], keys[seed], settings, seed, table,\n",
-            "            graph, nodes[seed], last_ranks[seed], keys[seed], settings, 0, table,\n",
+            "ids[num], visits[num], depth[num] = target[walk], 0, UNREACHED",
+            "ids[num], visits[num] = target[walk], 0",
         ),
     ),
     # --- other laws than the documented ones ---

@@ -59,20 +59,25 @@ def task_context(
     folder: Path | None = None,
     progress: Progress = lambda _: None,
     report: Callable[[Finding], None] = lambda _: None,
-    announce: Callable[[Estimate], None] | None = None,
+    announce: Callable[[Estimate], None] = lambda _: None,
 ) -> TaskContext:
     """The contexts of one split, from the cache or sampled into it."""
-    seeds = protocol_seeds(task, split, protocol)
-    sampled = 0
+    begin = None
 
-    def count(done: int) -> None:
-        nonlocal sampled
-        sampled += done
-        progress(done)
+    def start(cost: Estimate) -> None:
+        """The estimate has compiled what is needed: from here on it is work."""
+        nonlocal begin
+        announce(cost)
+        begin = time.perf_counter()
 
-    begin = time.perf_counter()
     context = cached_sample(
-        graph, seeds, config, folder or default_cache(), f"{task.name}-{split}", count, report, announce
+        graph,
+        protocol_seeds(task, split, protocol),
+        config,
+        folder or default_cache(),
+        f"{task.name}-{split}",
+        progress,
+        report,
+        start,
     )
-    seconds = time.perf_counter() - begin
-    return TaskContext(split, context, seconds if sampled else None)
+    return TaskContext(split, context, None if begin is None else time.perf_counter() - begin)

@@ -186,23 +186,17 @@ class _Space:
         local = np.empty(shape, np.int32), np.empty(shape, np.uint8), np.empty(shape, np.uint16)
         edges, size = np.empty((len(node), most_edges, 2), np.uint16), np.zeros((len(node), 3), np.int32)
         self._local(node, time, last, local, edges, size)
+        # Contiguous whatever the number of seeds: else kernels are compiled once more for a single one.
+        num_rows, num_edges, peaks = np.ascontiguousarray(size.T)
         peers, num_peers = self._collab(node, time, last)
         sketch = np.zeros((len(node), NUM_SCALARS + len(self.graph.names)), np.float32)
         if self.config.has("topology"):
-            sketch_many(self.arrays, self.graph.times, self.points, node, last, size[:, 2], sketch)
+            sketch_many(self.arrays, self.graph.times, self.points, node, last, peaks, sketch)
         else:
             sketch = sketch[:, :0]
-        rows, hop, share = (_packed(array, size[:, 0]) for array in local)
-        return _Part(
-            size[:, :2],
-            rows,
-            hop,
-            share,
-            _packed(edges, size[:, 1]),
-            num_peers,
-            _packed(peers, num_peers),
-            sketch,
-        )
+        rows, hop, share = (_packed(array, num_rows) for array in local)
+        edge, peer = _packed(edges, num_edges), _packed(peers, num_peers)
+        return _Part(size[:, :2], rows, hop, share, edge, num_peers, peer, sketch)
 
     def _local(self, node: Array, time: Array, last: Array, local: Any, edges: Array, size: Array) -> None:
         config = self.config

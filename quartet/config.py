@@ -52,7 +52,7 @@ class SamplerConfig:
                 _check_range(name, getattr(self, name), 1)
         _check_range("local_budget", self.local_budget, 2, 2**15)
         _check_range("walk_length", self.walk_length, 1, 254)
-        if not 0 <= self.restart_prob < 1:
+        if not isinstance(self.restart_prob, (int, float)) or not 0 <= self.restart_prob < 1:
             raise UsageError("C02", f"restart_prob is {self.restart_prob}", "give a number from 0 to below 1")
         for name, allowed in _CHOICES.items():
             if getattr(self, name) not in allowed:
@@ -94,9 +94,9 @@ _CHOICES: dict[str, tuple[object, ...]] = {
 }
 
 
-def _check_range(name: str, value: int, low: int, high: int = 2**31 - 1) -> None:
-    if not low <= value <= high:
-        raise UsageError("C02", f"{name} is {value}", f"give a whole number from {low} to {high:,}")
+def _check_range(name: str, value: object, low: int, high: int = 2**31 - 1) -> None:
+    if not isinstance(value, int) or not low <= value <= high:
+        raise UsageError("C02", f"{name} is {value!r}", f"give a whole number from {low} to {high:,}")
 
 
 def changes_from_text(words: list[str]) -> dict[str, Any]:

@@ -13,9 +13,9 @@ from collections.abc import Iterable
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numba import njit
 from numpy.typing import NDArray
 
+from quartet.compiled import compiled
 from quartet.database.columns import is_binary
 
 Hashes = NDArray[np.uint64]
@@ -100,7 +100,7 @@ def _hash_bytes(chunk: pa.Array) -> Hashes:
     return mix(_fnv1a(starts, letters))
 
 
-@njit(cache=True)
+@compiled
 def _fnv1a(starts: NDArray[np.int64], letters: NDArray[np.uint8]) -> Hashes:
     hashes = np.empty(len(starts) - 1, dtype=np.uint64)
     for row in range(len(hashes)):

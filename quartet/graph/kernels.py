@@ -9,13 +9,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from quartet.compiled import compiled
 
 Ints = NDArray[Any]
 
 
-@njit(cache=True)
+@compiled
 def make_simple(parents: Ints, start: Ints, num_fks: Ints, offsets: Ints) -> tuple[int, int]:
     """Takes out loops and parallel links, in place, and counts both."""
     loops, parallel = 0, 0
@@ -39,7 +40,7 @@ def make_simple(parents: Ints, start: Ints, num_fks: Ints, offsets: Ints) -> tup
     return loops, parallel
 
 
-@njit(cache=True)
+@compiled
 def _stands_in(parents: Ints, begin: int, end: int, node: int) -> bool:
     for slot in range(begin, end):
         if parents[slot] == node:
@@ -47,7 +48,7 @@ def _stands_in(parents: Ints, begin: int, end: int, node: int) -> bool:
     return False
 
 
-@njit(cache=True)
+@compiled
 def _names(parents: Ints, start: Ints, num_fks: Ints, offsets: Ints, child: int, node: int) -> bool:
     """Whether `child` names `node` as a parent: then the link between them stands there already."""
     table = np.searchsorted(offsets, child, side="right") - 1
@@ -56,7 +57,7 @@ def _names(parents: Ints, start: Ints, num_fks: Ints, offsets: Ints, child: int,
     return found
 
 
-@njit(cache=True)
+@compiled
 def count_links(parents: Ints, start: Ints, num_fks: Ints, offsets: Ints) -> tuple[Ints, Ints]:
     num_children = np.zeros(offsets[-1], dtype=np.int64)
     num_parents = np.zeros(offsets[-1], dtype=np.int32)
@@ -71,7 +72,7 @@ def count_links(parents: Ints, start: Ints, num_fks: Ints, offsets: Ints) -> tup
     return num_children, num_parents
 
 
-@njit(cache=True)
+@compiled
 def append_children(
     order: Ints,
     rank: Ints,
@@ -96,7 +97,7 @@ def append_children(
                 cursor[parent] += 1
 
 
-@njit(cache=True)
+@compiled
 def _comes_before(first: int, second: int, key: Ints) -> bool:
     """Whether an entry stands before another: by rank, then by the stable key of the neighbour."""
     if first >> 32 != second >> 32:
@@ -105,7 +106,7 @@ def _comes_before(first: int, second: int, key: Ints) -> bool:
     return is_smaller
 
 
-@njit(cache=True)
+@compiled
 def merge_parents(
     rank: Ints,
     key: Ints,
@@ -144,7 +145,7 @@ def merge_parents(
                 write += 1
 
 
-@njit(cache=True)
+@compiled
 def count_older_children(rank: Ints, key: Ints, indptr: Ints, num_parents: Ints, entries: Ints) -> Ints:
     """For each node, how many children it has that are not newer than itself and stand out of order.
 
@@ -164,7 +165,7 @@ def count_older_children(rank: Ints, key: Ints, indptr: Ints, num_parents: Ints,
     return counts
 
 
-@njit(cache=True)
+@compiled
 def partition(order: Ints, offsets: Ints, stream: Ints) -> None:
     cursor = offsets[:-1].copy()
     for node in order:
@@ -173,7 +174,7 @@ def partition(order: Ints, offsets: Ints, stream: Ints) -> None:
         cursor[table] += 1
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def visible_end(entries: Ints, begin: int, end: int, last_rank: int) -> int:
     """The end of the visible prefix of a list: of the entries whose rank is at most `last_rank`."""
     if begin == end or entries[end - 1] >> 32 <= last_rank:
@@ -188,7 +189,7 @@ def visible_end(entries: Ints, begin: int, end: int, last_rank: int) -> int:
     return low
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def prefix_lengths(indptr: Ints, entries: Ints, nodes: Ints, last_rank: Ints) -> Ints:
     """The length of each node's visible prefix."""
     lengths = np.empty(len(nodes), dtype=np.int64)

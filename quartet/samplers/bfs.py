@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from quartet.compiled import compiled
 from quartet.graph.kernels import visible_end
 from quartet.samplers.draws import below, draw, member
 from quartet.samplers.nodes import find_or_add, node_table
@@ -20,7 +20,7 @@ FIRST_CAP = 5_000
 SECOND_CAP = 1_000
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def bfs_many(
     graph: Any, nodes: Any, last_ranks: Any, keys: Any, budget: Any,
     node: Any, hop: Any, share: Any, edges: Any, size: Any,
@@ -53,12 +53,12 @@ def bfs_many(
         shorten_hops(hop[seed], count + 1, edges[seed], size[seed, 1])
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _space(room: Any) -> Any:
     return node_table(room), np.empty(room, np.int32), np.empty(room, np.int32), np.empty(room, np.int32)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _most_in_pool(graph: Any, seed_node: Any, last_rank: Any) -> Any:
     """How many entries lie within two hops, repetitions included, the seed counted."""
     indptr, entries = graph[0], graph[1]
@@ -74,7 +74,7 @@ def _most_in_pool(graph: Any, seed_node: Any, last_rank: Any) -> Any:
     return most
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _pool(graph: Any, seed_node: Any, last_rank: Any, key: Any, mark: Any, table: Any, ids: Any) -> Any:
     """Numbers the seed 0, then its first neighbours, then theirs; returns where each kind ends."""
     entries = graph[1]
@@ -95,7 +95,7 @@ def _pool(graph: Any, seed_node: Any, last_rank: Any, key: Any, mark: Any, table
     return num_first, num
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _visible(graph: Any, node: Any, last_rank: Any) -> Any:
     begin = graph[0][node]
     return begin, visible_end(graph[1], begin, graph[0][node + 1], last_rank) - begin

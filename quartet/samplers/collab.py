@@ -14,8 +14,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from quartet.compiled import compiled
 from quartet.graph.kernels import visible_end
 from quartet.samplers.draws import below, choose, draw
 from quartet.samplers.nodes import (
@@ -28,7 +28,7 @@ from quartet.samplers.nodes import (
 )
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def probe_many(
     graph: Any, nodes: Any, last_ranks: Any, keys: Any, settings: Any, peer: Any, size: Any
 ) -> None:
@@ -57,7 +57,7 @@ def probe_many(
             peer[seed, place] = ids[ranked[place]]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _two_hops(
     graph: Any, seed_node: Any, last_rank: Any, key: Any, settings: Any, mark: Any, table: Any,
     ids: Any, hits: Any, near: Any, far: Any,
@@ -79,7 +79,7 @@ def _two_hops(
     return _without_neighbors(graph, seed_node, num, ids, hits)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _four_hops(
     graph: Any, seed_node: Any, last_rank: Any, key: Any, settings: Any, mark: Any, table: Any,
     ids: Any, hits: Any, near: Any, far: Any,
@@ -112,7 +112,7 @@ def _four_hops(
     return num
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _hit(peer: Any, num: Any, mark: Any, table: Any, ids: Any, hits: Any) -> Any:
     """Counts a hit of a peer; returns how many peers are known now."""
     number = find_or_add(peer, num, mark, table)
@@ -123,7 +123,7 @@ def _hit(peer: Any, num: Any, mark: Any, table: Any, ids: Any, hits: Any) -> Any
     return num
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _without_neighbors(graph: Any, seed_node: Any, num: Any, ids: Any, hits: Any) -> Any:
     """Takes out the seed's direct neighbours, keeping the order; returns how many peers are left."""
     parents, parents_start, num_fks, offsets = graph[3], graph[4], graph[5], graph[6]

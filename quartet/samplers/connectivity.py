@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from quartet.compiled import compiled
 from quartet.samplers.context import Context
 
 
@@ -38,7 +38,7 @@ def connectivity(context: Context) -> Connectivity:
     )
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _measure(local_start: Any, edge_start: Any, edges: Any, found: Any) -> None:
     for seed in range(len(local_start) - 1):
         count = local_start[seed + 1] - local_start[seed]
@@ -57,7 +57,7 @@ def _measure(local_start: Any, edge_start: Any, edges: Any, found: Any) -> None:
         found[2, seed] = _clustering(own, count)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _root(root: Any, place: Any) -> Any:
     while root[place] != place:
         root[place] = root[root[place]]
@@ -65,7 +65,7 @@ def _root(root: Any, place: Any) -> Any:
     return place
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _clustering(edges: Any, count: Any) -> Any:
     """The mean over rows of the share of linked pairs among their neighbours (0 with fewer than two)."""
     linked = np.zeros((count, count), np.bool_)

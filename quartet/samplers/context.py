@@ -14,10 +14,10 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from quartet.causal import last_visible_rank
+from quartet.compiled import compiled
 from quartet.config import SamplerConfig
 from quartet.graph.temporal import TemporalGraph
 from quartet.samplers.bfs import bfs_many
@@ -262,7 +262,7 @@ def _joined(
     )
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _packed(rows: Any, counts: Any) -> Any:
     """The first so many cells of each row, one row after the other."""
     packed = np.empty((counts.sum(), *rows.shape[2:]), rows.dtype)

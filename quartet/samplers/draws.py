@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from quartet.compiled import compiled
 from quartet.database.hashing import mix, salt_of
 from quartet.graph.temporal import TemporalGraph
 
@@ -28,7 +28,7 @@ def seed_keys(
     return mix(mix(start ^ graph.stable_key[nodes]) ^ times.view(np.uint64))
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def draw(key: Any, count: Any) -> Any:
     """Draw number `count` of a key: 64 random bits (splitmix64)."""
     z = key + np.uint64(count) * _STEP
@@ -37,19 +37,19 @@ def draw(key: Any, count: Any) -> Any:
     return z ^ (z >> np.uint64(31))
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def below(bits: Any, limit: Any) -> Any:
     """A number from 0 to below `limit`, from the lower half of some random bits."""
     return np.int64(((bits & _LOW) * np.uint64(limit)) >> _HALF)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def chance(bits: Any) -> Any:
     """A number from 0 to below 2^32, from the upper half of some random bits."""
     return np.int64(bits >> _HALF)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def choose(key: Any, count: Any, total: Any, wanted: Any, chosen: Any) -> Any:
     """Fills `chosen` with `wanted` distinct numbers below `total` (all of them if there are no more).
 
@@ -71,7 +71,7 @@ def choose(key: Any, count: Any, total: Any, wanted: Any, chosen: Any) -> Any:
     return wanted
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def member(key: Any, count: Any, place: Any, total: Any, wanted: Any) -> Any:
     """Member `place` of a random subset of `wanted` numbers below `total`, without drawing the others.
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from quartet.compiled import compiled
 from quartet.samplers.draws import below, draw
 from quartet.samplers.nodes import find_or_add, node_table
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def fall_back(
     graph: Any, stream_ranks: Any, stream: Any, nodes: Any, last_ranks: Any, keys: Any, hop_bin: Any,
     node: Any, hop: Any, share: Any, size: Any,
@@ -40,7 +40,7 @@ def fall_back(
         size[seed, 0] = count + 1
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _draw_rows(
     ends: Any, offsets: Any, stream: Any, key: Any, wanted: Any, mark: Any, table: Any, node: Any
 ) -> Any:
@@ -57,7 +57,7 @@ def _draw_rows(
     return count
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _take(
     number: Any, ends: Any, offsets: Any, stream: Any, count: Any, mark: Any, table: Any, node: Any
 ) -> Any:

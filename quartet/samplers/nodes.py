@@ -9,13 +9,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
+
+from quartet.compiled import compiled
 
 _STEP = np.uint64(0x9E3779B97F4A7C15)
 ABSENT = -1
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def node_table(most: Any) -> Any:
     """Empty arrays (node, number, mark) for up to `most` nodes, a quarter full at the most."""
     size = 64
@@ -24,7 +25,7 @@ def node_table(most: Any) -> Any:
     return np.empty(size, np.int32), np.empty(size, np.int32), np.full(size, -1, np.int32)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _place(node: Any, mark: Any, table: Any) -> Any:
     """Where a node stands, or where it would."""
     nodes, _, marks = table
@@ -35,14 +36,14 @@ def _place(node: Any, mark: Any, table: Any) -> Any:
     return place
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def find(node: Any, mark: Any, table: Any) -> Any:
     """The number of a node, or `ABSENT`."""
     place = _place(node, mark, table)
     return np.int64(table[1][place]) if table[2][place] == mark else np.int64(ABSENT)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def find_or_add(node: Any, number: Any, mark: Any, table: Any) -> Any:
     """The number of a node, which becomes `number` if the node is new."""
     place = _place(node, mark, table)
@@ -53,7 +54,7 @@ def find_or_add(node: Any, number: Any, mark: Any, table: Any) -> Any:
     return np.int64(table[1][place])
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def rank_by_count(counts: Any, num: Any, wanted: Any, ranked: Any, starts: Any) -> Any:
     """Fills `ranked` with the numbers 1..num-1 of highest count, ties in the order of discovery.
 
@@ -78,7 +79,7 @@ def rank_by_count(counts: Any, num: Any, wanted: Any, ranked: Any, starts: Any) 
     return min(total, wanted)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def are_linked(one: Any, other: Any, parents: Any, parents_start: Any, num_fks: Any, offsets: Any) -> Any:
     """Whether two nodes are neighbours: one of them names the other as a parent."""
     return _has_parent(one, other, parents, parents_start, num_fks, offsets) or _has_parent(
@@ -86,7 +87,7 @@ def are_linked(one: Any, other: Any, parents: Any, parents_start: Any, num_fks: 
     )
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _has_parent(child: Any, node: Any, parents: Any, parents_start: Any, num_fks: Any, offsets: Any) -> Any:
     first, last = parent_slots(child, parents_start, num_fks, offsets)
     for slot in range(first, last):
@@ -95,7 +96,7 @@ def _has_parent(child: Any, node: Any, parents: Any, parents_start: Any, num_fks
     return False
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def table_of(node: Any, offsets: Any) -> Any:
     """The table of a node; there are few tables, so they are tried in turn."""
     table = 0
@@ -104,7 +105,7 @@ def table_of(node: Any, offsets: Any) -> Any:
     return table
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def parent_slots(node: Any, parents_start: Any, num_fks: Any, offsets: Any) -> Any:
     """The range of a node's places in `parents`."""
     table = table_of(node, offsets)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import ArrayLike, NDArray
 
+from quartet.compiled import compiled
 from quartet.samplers.context import Array, Context
 
 
@@ -73,7 +73,7 @@ def _bytes(array: Array) -> Array:
     return array.reshape(-1).view(np.uint8)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _copy(begin: Any, end: Any, content: Any, out: Any) -> None:
     """Copies the parts of `content` one after the other into `out`.
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from quartet.compiled import compiled
 from quartet.graph.kernels import visible_end
 from quartet.graph.temporal import TemporalGraph
 from quartet.samplers.nodes import table_of
@@ -31,7 +31,7 @@ def type_checkpoints(graph: TemporalGraph) -> tuple[NDArray[np.int64], NDArray[n
     return starts, counts
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _fill_checkpoints(indptr: Any, entries: Any, offsets: Any, starts: Any, counts: Any) -> None:
     seen = np.zeros(len(offsets) - 1, np.int32)
     for node in range(len(indptr) - 1):
@@ -43,7 +43,7 @@ def _fill_checkpoints(indptr: Any, entries: Any, offsets: Any, starts: Any, coun
             counts[point] = seen
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def sketch_many(
     graph: Any, times: Any, points: Any, nodes: Any, last_ranks: Any, peaks: Any, sketch: Any
 ) -> None:

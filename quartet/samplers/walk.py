@@ -15,8 +15,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from quartet.compiled import compiled
 from quartet.graph.kernels import visible_end
 from quartet.samplers.draws import below, chance, draw, member
 from quartet.samplers.nodes import find, find_or_add, node_table, parent_slots, rank_by_count
@@ -24,7 +24,7 @@ from quartet.samplers.nodes import find, find_or_add, node_table, parent_slots, 
 UNREACHED = 255
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def walk_many(
     graph: Any, nodes: Any, last_ranks: Any, keys: Any, settings: Any,
     node: Any, hop: Any, share: Any, edges: Any, size: Any,
@@ -66,7 +66,7 @@ def walk_many(
         shorten_hops(hop[seed], count + 1, edges[seed], size[seed, 1])
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _walk(
     graph: Any, seed_node: Any, last_rank: Any, key: Any, settings: Any, mark: Any, table: Any,
     ids: Any, visits: Any, depth: Any, begin: Any, width: Any, at: Any, steps: Any, target: Any,
@@ -108,7 +108,7 @@ def _walk(
     return num
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _find_ranges(
     graph: Any, last_rank: Any, most_recent: Any, is_random: Any, ids: Any, first: Any, last: Any,
     begin: Any, width: Any,
@@ -128,7 +128,7 @@ def _find_ranges(
         width[number] = count
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _spread(key: Any, row_key: Any, spot: Any, graph: Any, node: Any, last_rank: Any, most: Any) -> Any:
     """Member `spot` of a random subset of `most` visible neighbours, the same at every visit."""
     begin = graph[0][node]
@@ -136,7 +136,7 @@ def _spread(key: Any, row_key: Any, spot: Any, graph: Any, node: Any, last_rank:
     return member(key ^ row_key, 0, spot, total, most)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def fill_shares(visits: Any, ranked: Any, count: Any, slots: Any, share: Any) -> None:
     """How often each row stands in the padded context: once, plus its share of the free slots.
 
@@ -170,7 +170,7 @@ def fill_shares(visits: Any, ranked: Any, count: Any, slots: Any, share: Any) ->
         rests[best] = -1
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def induce_edges(graph: Any, node: Any, count: Any, place_of: Any, mark: Any, table: Any, edges: Any) -> Any:
     """Writes the edges among the chosen rows as (child, parent) places; returns how many there are.
 
@@ -193,7 +193,7 @@ def induce_edges(graph: Any, node: Any, count: Any, place_of: Any, mark: Any, ta
     return found
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def shorten_hops(hop: Any, count: Any, edges: Any, num_edges: Any) -> None:
     """hop = min(walk depth, distance from the seed inside the induced graph), in place."""
     starts = np.zeros(count + 1, np.int32)

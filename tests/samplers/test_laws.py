@@ -259,7 +259,7 @@ def test_the_formula_without_the_min_is_wrong() -> None:
 # --- P15: the temporal pool -------------------------------------------------------------------------
 
 
-@examples(500)
+@examples(300)
 @given(
     random_db(),
     st.data(),

@@ -31,10 +31,10 @@ bench: $(READY)
 	$(BIN)/python benchmarks/cache.py
 
 leakcheck: $(READY)
-	$(BIN)/python benchmarks/leakcheck.py
+	$(BIN)/python -m benchmarks.leakcheck
 
 mutants: $(READY)
-	$(BIN)/python benchmarks/mutants.py
+	$(BIN)/python -m benchmarks.mutants
 
 faults: $(READY)
 	$(BIN)/python benchmarks/faults.py

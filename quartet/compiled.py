@@ -7,13 +7,14 @@ it calls, it would go on running the old code. So the folder is named by a diges
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from numba import config, njit
+
+from quartet.files import user_cache
 
 _HERE = Path(__file__).parent
 
@@ -34,11 +35,5 @@ def _folder() -> Path:
         [*_HERE.glob("graph/*.py"), *_HERE.glob("samplers/*.py"), _HERE / "database" / "hashing.py"]
     )
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()
-    return _cache_home() / digest[:16]
-
-
-def _cache_home() -> Path:
-    if config.CACHE_DIR:
-        return Path(config.CACHE_DIR)
-    home = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    return (home if home.is_absolute() else Path.home() / ".cache") / "quartet" / "compiled"
+    home = Path(config.CACHE_DIR) if config.CACHE_DIR else user_cache() / "compiled"
+    return home / digest[:16]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ import numpy as np
 
 from quartet.cache import Estimate, cached_sample
 from quartet.config import SamplerConfig
+from quartet.files import user_cache
 from quartet.findings import Finding
 from quartet.graph import TemporalGraph
 from quartet.samplers.context import Context, Progress
@@ -33,8 +33,7 @@ class TaskContext:
 
 def default_cache() -> Path:
     """Where contexts are kept unless another folder is given."""
-    home = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    return (home if home.is_absolute() else Path.home() / ".cache") / "quartet" / "contexts"
+    return user_cache() / "contexts"
 
 
 def protocol_seeds(task: Task, split: Split, protocol: Protocol) -> Seeds:

@@ -17,6 +17,12 @@ PART = ".quartet-part"
 DAY_SECONDS = 86_400
 
 
+def user_cache() -> Path:
+    """`$XDG_CACHE_HOME/quartet`, or `~/.cache/quartet`; a relative value is ignored, as the standard asks."""
+    home = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    return (home if home.is_absolute() else Path.home() / ".cache") / "quartet"
+
+
 @contextmanager
 def new_file(target: Path) -> Iterator[Path]:
     """A fresh file to fill, which takes the place of `target` when the block ends well.

@@ -24,6 +24,7 @@ from pyarrow import parquet
 from quartet.demo import folder as demo
 from quartet.demo.tables import RECIPES, read_package
 from quartet.errors import IntegrityError, ResourceError
+from quartet.files import user_cache
 from quartet.sandbox import run_task_sql
 from quartet.splits import SPLITS
 from quartet.times import parse_instant, parse_span
@@ -415,9 +416,9 @@ def test_a_package_without_its_data_is_refused(tmp_path: Path, monkeypatch: pyte
 )
 def test_the_cache_follows_the_xdg_rule(value: str, expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", value)
-    assert demo._default_cache() == Path(expected).expanduser()
+    assert user_cache() == Path(expected).expanduser()
 
 
 def test_without_the_variable_the_cache_is_in_the_home_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
-    assert demo._default_cache() == Path.home() / ".cache" / "quartet"
+    assert user_cache() == Path.home() / ".cache" / "quartet"

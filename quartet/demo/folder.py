@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from importlib import resources
 from pathlib import Path
@@ -14,6 +13,7 @@ import yaml
 
 from quartet.demo.tables import RECIPES, make_tables, read_package
 from quartet.errors import IntegrityError, ResourceError
+from quartet.files import user_cache
 from quartet.sandbox import run_task_sql
 from quartet.splits import SPLITS, Split, Splits, forecast_times
 from quartet.times import parse_instant, parse_span, to_utc
@@ -32,17 +32,11 @@ def demo_folder(cache: Path | None = None, progress: Progress = lambda _: None) 
     It lies in `cache`, by default `$XDG_CACHE_HOME/quartet` or `~/.cache/quartet`. The folder
     appears there complete, by one rename, so several processes may ask for it at once.
     """
-    folder = (cache or _default_cache()) / f"demo-v{FORMAT}"
+    folder = (cache or user_cache()) / f"demo-v{FORMAT}"
     if not folder.exists():
         _build(folder, progress)
     _refuse_incomplete(folder)
     return folder
-
-
-def _default_cache() -> Path:
-    """`$XDG_CACHE_HOME/quartet`; a relative value is ignored, as the XDG specification asks."""
-    home = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    return (home if home.is_absolute() else Path.home() / ".cache") / "quartet"
 
 
 def _refuse_incomplete(folder: Path) -> None:

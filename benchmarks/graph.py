@@ -28,7 +28,9 @@ MILLION = 1_000_000
 
 
 def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     options.add_argument("--links", type=float, nargs="+", default=[1, 3, 10, 30], help="millions of links")
     options.add_argument("--repeats", type=int, default=3)
     options.add_argument("--measure", type=int, help=argparse.SUPPRESS)

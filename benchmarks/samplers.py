@@ -46,7 +46,9 @@ PARTS = {
 
 
 def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     options.add_argument("--links", type=float, nargs="+", default=[6, 30], help="millions of links")
     options.add_argument("--seeds", type=int, default=20_000)
     options.add_argument("--repeats", type=int, default=3)
@@ -129,7 +131,9 @@ def twin(graph: TemporalGraph, count: int = 40) -> None:
     begin = time.process_time()
     walk_contexts(graph, seeds, LOCAL)
     slow = (time.process_time() - begin) / count
-    CONSOLE.print(f"Plain-Python twin: {slow * 1e3:.2f} ms/seed, {slow / fast:.0f}x the kernel's {fast * 1e6:.0f} µs")
+    CONSOLE.print(
+        f"Plain-Python twin: {slow * 1e3:.2f} ms/seed, {slow / fast:.0f}x the kernel's {fast * 1e6:.0f} µs"
+    )
 
 
 def hubs(repeats: int, count: int = 10_000) -> None:

@@ -66,7 +66,7 @@ class SamplerConfig:
     @property
     def fallback_hop(self) -> int:
         """The hop bin of rows that were drawn for a seed without history."""
-        return self.walk_length + 1
+        return max(self.walk_length, 2) + 1  # BFS2 has two hops, however short the walks
 
     def has(self, branch: Branch) -> bool:
         return branch in self.branches

@@ -17,8 +17,11 @@ Ints = NDArray[Any]
 
 
 @compiled
-def make_simple(parents: Ints, start: Ints, num_fks: Ints, offsets: Ints) -> tuple[int, int]:
-    """Takes out loops and parallel links, in place, and counts both."""
+def make_simple(parents: Ints, start: Ints, num_fks: Ints, offsets: Ints, key: Ints) -> tuple[int, int]:
+    """Takes out loops and parallel links, in place, and counts both.
+
+    Of two rows that name each other, the one with the smaller key keeps the link, whatever their order.
+    """
     loops, parallel = 0, 0
     for table in range(len(num_fks)):
         width = num_fks[table]
@@ -33,7 +36,8 @@ def make_simple(parents: Ints, start: Ints, num_fks: Ints, offsets: Ints) -> tup
                     parents[slot] = -1
                     loops += 1
                 elif _stands_in(parents, slots, slot, parent) or (
-                    parent < node and _names(parents, start, num_fks, offsets, parent, node)
+                    (key[parent], parent) < (key[node], node)
+                    and _names(parents, start, num_fks, offsets, parent, node)
                 ):
                     parents[slot] = -1
                     parallel += 1

@@ -74,7 +74,7 @@ class TemporalGraph:
             np.concatenate([table.known_at for table in tables]), stable_key
         )
         parents, parents_start, num_fks = _parents(database, offsets)
-        num_loops, num_parallel = make_simple(parents, parents_start, num_fks, offsets)
+        num_loops, num_parallel = make_simple(parents, parents_start, num_fks, offsets, stable_key)
         indptr, entries = _adjacency(order, node_rank, stable_key, parents, parents_start, num_fks, offsets)
         return TemporalGraph(
             tuple(database.tables),

@@ -128,8 +128,8 @@ def test_the_shop_names_its_parents_once() -> None:
         ["DE", "101"],
         ["FR", "-"],  # the loop
         ["-", "102"],  # the dangling key
-        ["IN", "106"],
-        ["-", "-"],  # the link to 105 stands at 105
+        ["IN", "-"],  # the link to 106 stands at 106, whose key is the smaller one
+        ["-", "105"],
     ]
     orders = [[names[n] for n in slots] for slots in slots_of(graph, "orders")]
     assert orders[0] == ["tea", "101", "-"]  # the parallel link

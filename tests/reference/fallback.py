@@ -16,7 +16,8 @@ def fall_back(twin: Twin, seed: int, time: int, config: SamplerConfig, local: Lo
     key = seed_key(twin.nodes[seed].key, time, config.rng_seed, "fallback")
     rows = fallback_rows(visible_rows(twin, time, config.time_rule), seed, config.local_budget - 1, key)
     shares = equal_shares(len(rows), config.local_budget - 1)
-    return Local([seed, *rows], [0] + [config.walk_length + 1] * len(rows), [1, *shares])
+    last_bin = max(config.walk_length, 2) + 1  # beyond every walk, and beyond the two hops of BFS2
+    return Local([seed, *rows], [0] + [last_bin] * len(rows), [1, *shares])
 
 
 def visible_rows(twin: Twin, time: int, rule: str) -> list[int]:

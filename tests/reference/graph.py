@@ -145,10 +145,12 @@ def build_twin(tables: Mapping[str, pa.Table], schema: Schema) -> Twin:
         for fk in schema.tables[name].foreign_keys
     }
     joined: dict[int, set[int]] = {number: set() for number in range(len(twin.nodes))}
-    for number, node in enumerate(twin.nodes):
-        links = schema.tables[node.table].foreign_keys
-        slots = [_link(twin, joined, number, fk, maps[node.table, fk.columns]) for fk in links]
-        twin.parents.append(slots)
+    twin.parents = [[] for _ in twin.nodes]
+    # Of two rows that name each other, the one with the smaller key keeps the link.
+    for number in sorted(joined, key=lambda number: (twin.nodes[number].key, number)):
+        name = twin.nodes[number].table
+        for fk in schema.tables[name].foreign_keys:
+            twin.parents[number].append(_link(twin, joined, number, fk, maps[name, fk.columns]))
     twin.neighbors = [_in_order(twin, number, joined[number]) for number in joined]
     return twin
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from hypothesis import strategies as st
 
 from quartet.config import BRANCHES, SamplerConfig
@@ -12,7 +10,7 @@ from quartet.config import BRANCHES, SamplerConfig
 def configs() -> st.SearchStrategy[SamplerConfig]:
     """Budgets, fan-outs and walks both below and above what a small database has to offer."""
     few = st.sampled_from([1, 2, 3, 5, 50])
-    found = st.builds(
+    return st.builds(
         SamplerConfig,
         sampler=st.sampled_from(["walk", "walk", "bfs"]),
         num_walks=st.sampled_from([1, 2, 7, 30]),
@@ -32,10 +30,3 @@ def configs() -> st.SearchStrategy[SamplerConfig]:
         time_rule=st.sampled_from(["<=", "<"]),
         rng_seed=st.integers(0, 2**32),
     )
-    return found.map(_with_room_for_two_hops)
-
-
-def _with_room_for_two_hops(config: SamplerConfig) -> SamplerConfig:
-    """With walks of one step, the second hop of BFS2 and the fallback would share a bin."""
-    is_short = config.sampler == "bfs" and config.walk_length == 1
-    return replace(config, walk_length=2) if is_short else config

@@ -5,8 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from itertools import repeat
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -34,11 +33,6 @@ class Named:
     temporal: tuple[Name, ...]
     sketch: bytes
 
-    def undirected(self) -> Named:
-        """The same with edges as pairs of rows, in the order of the pairs."""
-        pairs = sorted((tuple(sorted(edge, key=repr)) for edge in self.edges), key=repr)
-        return replace(self, edges=tuple(pairs))
-
 
 class World:
     """A database with its graph and a name for every row."""
@@ -52,7 +46,6 @@ class World:
             seen[name] += 1
         self.nodes = {name: node for node, name in enumerate(self.names)}
         self.known_at: list[int] = self.graph.node_time.tolist()
-        self.has_couples = any(map(_has_couples, database.tables, repeat(database)))
 
     def sample(self, seeds: Sequence[NamedSeed], config: SamplerConfig) -> Context:
         pairs = [(self.nodes[name], time) for name, time in seeds]
@@ -92,15 +85,6 @@ class World:
     def _moment_before(self, time: int, rng: random.Random) -> int:
         around = [t + shift for t in self.graph.times[1:].tolist() for shift in (-1, 0, 1)]
         return rng.choice([moment for moment in around if moment <= time] or [time])
-
-
-def _has_couples(table: str, database: Database) -> bool:
-    """Whether two rows of a table name each other."""
-    own = [r.rows.tolist() for r in database.relations if r.table == r.parent == table]
-    links = {
-        (child, parent) for rows in own for child, parent in enumerate(rows) if parent not in (child, -1)
-    }
-    return any((parent, child) in links for child, parent in links)
 
 
 def future_rows(world: World, context: Context, rule: TimeRule) -> int:

@@ -287,6 +287,11 @@ MUTANTS = [
         ("graph/temporal.py", "    _sort_ties(order, is_new, rank, stable_key)\n", ""),
     ),
     mutant(
+        "of two rows that name each other, the first keeps the link",
+        FUTURE,
+        ("graph/kernels.py", "(key[parent], parent) < (key[node], node)", "parent < node"),
+    ),
+    mutant(
         "the place in the batch enters the draws",
         FUTURE,
         (

@@ -19,8 +19,8 @@ from quartet.database.database import Database
 from quartet.database.relations import Relation
 from quartet.database.schema import Origin
 from quartet.database.table import Table
-from quartet.findings import Finding, Level
-from quartet.splits import SPLITS
+from quartet.findings import Finding, Level, warning
+from quartet.splits import SPLITS, Split
 from quartet.tasks.seeds import Seeds
 from quartet.tasks.task import Task, task_names
 from quartet.tasks.vault import balance
@@ -214,6 +214,7 @@ def task_view(task: Task, graph: TemporalGraph, problems: list[Finding]) -> Rend
         Text(),
     ]
     found = [finding for split in SPLITS for finding in task.findings(split)]
+    found += [finding for split in SPLITS for finding in _no_history_findings(task, graph, split)]
     return Group(*lines, _splits(task, graph), Text(), findings_view(found + problems))
 
 
@@ -248,6 +249,20 @@ def no_history(graph: TemporalGraph, seeds: Seeds, upto: int | None = None) -> n
     """Which seeds have no visible neighbour at their time (or at `upto`, if that is earlier)."""
     time = seeds.time if upto is None else np.minimum(seeds.time, upto)
     return np.asarray(graph.degrees(seeds.node, time) == 0)
+
+
+def _no_history_findings(task: Task, graph: TemporalGraph, split: Split) -> list[Finding]:
+    alone = no_history(graph, task.seeds(split))
+    if not len(alone) or alone.mean() <= 0.5:
+        return []
+    text = (
+        f"{alone.mean():.0%} of the {len(alone):,} {split} seeds have no history: nothing links to them yet"
+    )
+    return [
+        warning(
+            "T11", split, text, int(alone.sum()), "ask at later times, or check the links and time columns"
+        )
+    ]
 
 
 def _share(which: np.ndarray) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -125,6 +126,24 @@ def test_triangles_count_as_clustering() -> None:
     assert connectivity(context).means() == {
         "distinct": 3, "degree": 2, "seed_connected": 1, "components": 1, "density": 1, "clustering": 1
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("time_index", np.array([1], np.int32)),
+        ("time_index", np.array([-1], np.int32)),
+        ("local_start", np.array([0, 999])),
+        ("edge_start", np.array([1, 0])),
+        ("seed_time", np.zeros(2, np.int64)),
+    ],
+)
+def test_a_context_that_does_not_fit_together_is_refused(
+    task: Task, graph: TemporalGraph, name: str, value: np.ndarray
+) -> None:
+    context = sample(graph, task.seeds("train").select(np.arange(len(task.seeds("train"))) == 0), CONFIG)
+    with pytest.raises(ValueError, match=r"does not cut|different numbers|that is not there"):
+        replace(context, **{name: value})
 
 
 @pytest.mark.parametrize("name", ["driver-top3", "driver-dnf"])

@@ -63,6 +63,11 @@ class Context:
                 raise ValueError(f"{start} does not cut {rows} into parts")
         if not len(self) == len(self.seed_time) == len(self.time_index) == len(self.local_start) - 1:
             raise ValueError("arrays of different numbers of seeds")
+        if (
+            len(self)
+            and not 0 <= self.time_index.min() <= self.time_index.max() < len(self.temporal_start) - 1
+        ):
+            raise ValueError("time_index names a temporal context that is not there")
 
     def __len__(self) -> int:
         return len(self.seed_node)

@@ -35,6 +35,7 @@ LAWS = "tests/samplers/test_laws.py"
 BUDGETS = "tests/samplers/test_budgets.py"
 HUBS = "tests/samplers/test_hubs.py"
 DIGESTS = "tests/samplers/test_digests.py"
+ENDS = "tests/samplers/test_ends.py"
 
 # Failures are shown as found: making them small takes minutes and tells the runner nothing.
 NO_SHRINKING = """
@@ -409,7 +410,7 @@ MUTANTS = [
     ),
     mutant(
         "a long look back passes the first instant",
-        LAWS,
+        ENDS,
         (
             "samplers/temporal.py",
             "first = np.maximum(times, STATIC + span) - span",
@@ -418,7 +419,7 @@ MUTANTS = [
     ),
     mutant(
         "the fallback gives up drawing and takes the rest in order",
-        LAWS,
+        ENDS,
         (
             "samplers/fallback.py",
             "    while count < wanted:\n        number = below(draw(key, attempt), total)\n",

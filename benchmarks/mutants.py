@@ -36,6 +36,7 @@ BUDGETS = "tests/samplers/test_budgets.py"
 HUBS = "tests/samplers/test_hubs.py"
 DIGESTS = "tests/samplers/test_digests.py"
 ENDS = "tests/samplers/test_ends.py"
+FEATURES = "tests/features/test_causality.py"
 
 # Failures are shown as found: making them small takes minutes and tells the runner nothing.
 NO_SHRINKING = """
@@ -61,7 +62,7 @@ def mutant(name: str, tests: str, *changes: tuple[str, str, str]) -> Mutant:
 
 
 MUTANTS = [
-    mutant("no mutation", f"{FUTURE} {TWINS} {LAWS} {BUDGETS} {HUBS} {DIGESTS}"),
+    mutant("no mutation", f"{FUTURE} {TWINS} {LAWS} {BUDGETS} {HUBS} {DIGESTS} {FEATURES}"),
     # --- the leaks of the catalogue, with their numbers there ---
     mutant(
         "1: `<= t` becomes `< t + 1 day`",
@@ -428,6 +429,43 @@ MUTANTS = [
             "        if attempt >= 8 * wanted:\n"
             "            number = attempt - 8 * wanted\n",
         ),
+    ),
+    mutant(
+        "9: column statistics over the full table",
+        FEATURES,
+        (
+            "features/cells.py",
+            "data = data if known.all() else data.filter(pa.array(known))",
+            "data = data if known.all() else data",
+        ),
+    ),
+    mutant(
+        "9: kinds of columns from the full table",
+        FEATURES,
+        (
+            "features/fit.py",
+            "kinds = kinds_of(table, cells)",
+            "kinds = kinds_of(table, visible_cells(table, feature_columns(table), 2**63 - 1))",
+        ),
+    ),
+    mutant(
+        "numbers are summed in the order of the rows",
+        FEATURES,
+        (
+            "features/columns.py",
+            "values = cells.sorted.astype(np.float64)",
+            "values = as_numpy(cells.data.drop_null()).astype(np.float64)",
+        ),
+    ),
+    mutant(
+        "categories of the same frequency stand in the order of the rows",
+        FEATURES,
+        ("features/columns.py", ', ("value", "ascending")', ""),
+    ),
+    mutant(
+        "texts are learned in the order of the rows",
+        FEATURES,
+        ("features/text.py", "return sorted(chosen[: max(int(end), 1)])", "return texts"),
     ),
     mutant(
         "the sketch in seconds",

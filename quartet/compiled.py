@@ -31,9 +31,9 @@ def compiled(function: Callable[..., Any]) -> Any:
 
 @cache
 def _folder() -> Path:
-    sources = sorted(
-        [*_HERE.glob("graph/*.py"), *_HERE.glob("samplers/*.py"), _HERE / "database" / "hashing.py"]
-    )
+    folders = ("graph", "samplers", "features", "baselines")
+    kernels = [path for folder in folders for path in _HERE.glob(f"{folder}/*.py")]
+    sources = sorted([*kernels, _HERE / "database" / "hashing.py", _HERE / "tokens.py"])
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()
     home = Path(config.CACHE_DIR) if config.CACHE_DIR else user_cache() / "compiled"
     return home / digest[:16]

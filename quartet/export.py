@@ -91,6 +91,9 @@ def _renumbered(
     entry: dict[str, object] = {"pkey": key, "time_col": time.column if time else None, "fkeys": fkeys}
     if time:
         columns[time.column] = to_arrow(table.known_at[order])
+    kinds = {name: kind for name, kind in table.schema.kinds.items() if name in kept}
+    if kinds:
+        entry["kinds"] = kinds
     if NEVER in table.known_at:
         entry["on_missing_time"] = "never_visible"
     return pa.table(columns), entry

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from rich.console import Console, Group, RenderableType
@@ -17,8 +17,9 @@ from rich.tree import Tree
 
 from quartet.database.database import Database
 from quartet.database.relations import Relation
-from quartet.database.schema import Origin
+from quartet.database.schema import COLUMN_KINDS, Origin
 from quartet.database.table import Table
+from quartet.features.kinds import ColumnKind, inspected_kinds
 from quartet.findings import Finding, Level, warning
 from quartet.splits import SPLITS, Split
 from quartet.tasks.seeds import Seeds
@@ -30,7 +31,6 @@ if TYPE_CHECKING:  # the graph brings a compiler, which `quartet inspect` does n
     from quartet.graph import TemporalGraph
 
 PLAIN_WIDTH = 150
-_MOST_COLUMNS = 6
 
 
 def console() -> Console:
@@ -77,12 +77,15 @@ def _how(origin: Origin) -> Text:
 
 def database_view(database: Database) -> RenderableType:
     """Tables, links, drawing, findings and tasks of a database."""
+    kinds, left_out = inspected_kinds(database)
     parts: list[RenderableType] = [_headline(database), _tables(database), Text()]
+    if any(kinds.values()):
+        parts += [_columns(kinds), Text()]
     if database.relations:
         parts += [_links(database), Text(), _drawing(database), Text()]
     if database.possible:
         parts += [_possible(database), Text()]
-    parts += [findings_view(list(database.findings))]
+    parts += [findings_view([*database.findings, *left_out])]
     names = task_names(database)
     if names:
         parts.append(_cell(f"Tasks: {', '.join(names)}"))
@@ -101,7 +104,7 @@ def _headline(database: Database) -> Text:
 
 
 def _tables(database: Database) -> Grid:
-    grid = new_grid("Tables", "table", "rows", "key", "", "time", " ", "other columns", right=("rows",))
+    grid = new_grid("Tables", "table", "rows", "key", "", "time", " ", right=("rows",))
     for table in database.tables.values():
         key, time = ", ".join(table.primary_key), table.schema.time
         grid.add_row(
@@ -111,7 +114,6 @@ def _tables(database: Database) -> Grid:
             _how(table.schema.key_origin) if key else Text(),
             _cell(time.column + _span(table) if time else "always known"),
             _how(time.origin) if time else Text(),
-            _cell(_other_columns(table), "dim"),
         )
     return grid
 
@@ -123,16 +125,17 @@ def _span(table: Table) -> str:
     return f" ({show_instant(int(dated.min()))[:10]} to {show_instant(int(dated.max()))[:10]})"
 
 
-def _other_columns(table: Table) -> str:
-    named = set(table.schema.named_columns)
-    others = [f"{f.name} {_short(f.type)}" for f in table.data.schema if f.name not in named]
-    more = f" and {len(others) - _MOST_COLUMNS} more" if len(others) > _MOST_COLUMNS else ""
-    return ", ".join(others[:_MOST_COLUMNS]) + more
-
-
-def _short(kind: Any) -> str:
-    names = {"int64": "int", "double": "float", "string": "text", "large_string": "text"}
-    return names.get(str(kind), str(kind).split("[")[0])
+def _columns(kinds: Mapping[str, Mapping[str, ColumnKind]]) -> Grid:
+    """The features of each table by kind, each with what its kind was inferred from."""
+    grid = new_grid("Columns", "table", "kind", "columns")
+    for table, columns in kinds.items():
+        name = table
+        for kind in COLUMN_KINDS:
+            shown = [f"{n} ({c.why})" if c.why else n for n, c in columns.items() if c.kind == kind]
+            if shown:
+                grid.add_row(_cell(name, "cyan"), kind, _cell(", ".join(shown)))
+                name = ""
+    return grid
 
 
 def _links(database: Database) -> Grid:

@@ -134,8 +134,10 @@ def test_inspect_shows_what_is_declared_and_what_is_wrong(folder: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     lines = [" ".join(line.split()) for line in done.stdout.splitlines()]
     assert lines[0] == "market 5 tables, 30 rows, 5 links, 2024-01-01 to 2024-03-05 UTC"
-    assert "cities 4 country, city declared always known people int" in lines
-    assert "orders 8 id declared placed (2024-01-01 to 2024-03-05) declared amount float, note text" in lines
+    assert "cities 4 country, city declared always known" in lines
+    assert "orders 8 id declared placed (2024-01-01 to 2024-03-05) declared" in lines
+    assert "orders number amount (decimals)" in lines
+    assert "time placed (timestamps)" in lines
     assert "orders.country, city cities 7 87.5% 3 declared" in lines
     assert "items.product products.sku 10 90.9% 5 declared" in lines
     assert "◀─ items by product" in " ".join(lines)
@@ -168,6 +170,11 @@ def test_json_holds_the_same_facts(folder: Path) -> None:
             "placed": "timestamp[ns]",
             "amount": "double",
             "note": "string",
+        },
+        "kinds": {
+            "placed": {"kind": "time", "why": "timestamps"},
+            "amount": {"kind": "number", "why": "decimals"},
+            "note": {"kind": "text", "why": "1 text of 1.0 words"},
         },
     }
     assert content["links"][2] == {

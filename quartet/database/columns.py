@@ -20,7 +20,7 @@ def canonical(table: pa.Table, name: str = "") -> pa.Table:
 
     Integers are int64, decimals and floats float64, text string; dates and times are timestamps in UTC
     microseconds (nanoseconds stay), times of day text, durations counts of their unit. Unsigned integers of
-    64 bits are text. Booleans, lists and binary columns stay as they are.
+    64 bits are text. Booleans, lists and binary columns stay as they are. Bytes that are not UTF-8 are replaced.
     """
     columns = [
         _canonical_column(column, f"{name}.{label}" if name else f'column "{label}"')
@@ -41,7 +41,26 @@ def _canonical_column(column: pa.ChunkedArray, where: str) -> pa.ChunkedArray:
         return pc.replace_substring_regex(column.cast(_TEXT), ENDING_ZEROS, r"\1")
     if pa.types.is_decimal(kind) and kind.scale <= 0:
         return _whole_decimals(column, where)
-    return _exact(column, *_canonical_types(kind))
+    return valid_text(_exact(column, *_canonical_types(kind)))[0]
+
+
+def valid_text(column: pa.ChunkedArray) -> tuple[pa.ChunkedArray, int]:
+    """The column with what is not UTF-8 replaced, as a file may have it in a column of text, and in how many cells."""
+    is_text = pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
+    if not is_text or _is_valid(column):
+        return column, 0
+    raw = column.cast(pa.large_binary()).to_pylist()
+    text = [None if cell is None else cell.decode("utf-8", "replace") for cell in raw]
+    broken = sum(new is not None and new.encode() != old for new, old in zip(text, raw, strict=True))
+    return pa.chunked_array([pa.array(text, _TEXT)]), broken
+
+
+def _is_valid(column: pa.ChunkedArray) -> bool:
+    try:
+        column.validate(full=True)
+    except pa.ArrowInvalid:
+        return False
+    return True
 
 
 def _whole_decimals(column: pa.ChunkedArray, where: str) -> pa.ChunkedArray:
@@ -90,8 +109,23 @@ def _canonical_types(kind: pa.DataType) -> tuple[pa.DataType, ...]:
 
 
 def is_plain(kind: pa.DataType) -> bool:
-    """Whether a column of this type can become a feature: lists, structs and binary cannot."""
+    """Whether a column of this type can become a feature: structs, binary and lists of these cannot."""
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        return _is_word(kind.value_type)
     return not (pa.types.is_nested(kind) or is_binary(kind))
+
+
+def _is_word(kind: pa.DataType) -> bool:
+    """Whether the parts of a list can stand for categories: text, whole numbers and yes or no."""
+    if pa.types.is_dictionary(kind):
+        return _is_word(kind.value_type)
+    return bool(
+        pa.types.is_string(kind)
+        or pa.types.is_large_string(kind)
+        or pa.types.is_integer(kind)
+        or pa.types.is_boolean(kind)
+        or pa.types.is_null(kind)
+    )
 
 
 def is_binary(kind: pa.DataType) -> bool:

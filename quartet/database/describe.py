@@ -10,12 +10,14 @@ import yaml
 from quartet.database.database import Database
 from quartet.database.infer import Possible
 from quartet.database.schema import ForeignKey, Origin, TableSchema, TimeColumn, quoted
+from quartet.features.kinds import ColumnKind, inspected_kinds
 from quartet.times import show_instant
 
 
 def describe(database: Database) -> dict[str, Any]:
     """Everything that `quartet inspect` shows, as plain values."""
     span = database.span
+    kinds, left_out = inspected_kinds(database)
     return {
         "name": database.schema.name,
         "location": database.location,
@@ -30,6 +32,7 @@ def describe(database: Database) -> dict[str, Any]:
                 "time_origin": _origin(table.schema.time.origin) if table.schema.time else None,
                 "available_at": table.schema.available_at,
                 "columns": {field.name: str(field.type) for field in table.data.schema},
+                "kinds": {name: _kind(column) for name, column in kinds[table.name].items()},
             }
             for table in database.tables.values()
         },
@@ -57,9 +60,13 @@ def describe(database: Database) -> dict[str, Any]:
         ],
         "findings": [
             {"level": f.level.value, "code": f.code, "where": f.where, "count": f.count, "message": str(f)}
-            for f in database.findings
+            for f in (*database.findings, *left_out)
         ],
     }
+
+
+def _kind(column: ColumnKind) -> dict[str, str]:
+    return {"kind": column.kind, "why": column.why}
 
 
 def _origin(origin: Origin) -> dict[str, Any]:
@@ -96,7 +103,9 @@ def _table_lines(table: TableSchema) -> list[str]:
     if table.available_at:
         lines.append(f"available_at: {_scalar(table.available_at)}")
     lines.append("fkeys:" if table.foreign_keys else "fkeys: {}")
-    return lines + [f"  {line}" for line in _link_lines(table.foreign_keys)]
+    lines += [f"  {line}" for line in _link_lines(table.foreign_keys)]
+    lines += ["kinds:"] if table.kinds else []
+    return lines + [f"  {_scalar(column)}: {kind}" for column, kind in table.kinds.items()]
 
 
 def _time_lines(time: TimeColumn) -> list[str]:

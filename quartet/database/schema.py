@@ -21,6 +21,8 @@ One file format serves everywhere: RelBench's `manifest.yaml`, plus a few option
         time_format: '%d/%m/%Y'          # for text that is not ISO 8601
         timezone: Europe/Paris           # for times without a zone (default: UTC)
         on_missing_time: error           # or: drop, never_visible
+        kinds:                           # optional: what kind of feature a column is, where the data mislead
+          zone: category                 # number, category, multicategory, time, text or unused
 
 A word that is absent is open, and will be inferred and shown as inferred; a word that is
 present, null included, is settled. Under fkeys, a name that holds a comma, a dot or a quote is
@@ -42,6 +44,7 @@ from quartet.errors import SchemaError, UsageError, did_you_mean
 Fact = Literal["pkey", "time_col", "available_at", "fkeys"]
 FACTS: frozenset[Fact] = frozenset({"pkey", "time_col", "available_at", "fkeys"})
 MissingTime = Literal["error", "drop", "never_visible"]
+COLUMN_KINDS = ("number", "category", "multicategory", "time", "text", "unused")
 
 
 @dataclass(frozen=True)
@@ -98,7 +101,10 @@ class TimeColumn:
 
 @dataclass(frozen=True)
 class TableSchema:
-    """Keys, links and time of one table. `settled` names the facts that are not to be inferred."""
+    """Keys, links and time of one table. `settled` names the facts that are not to be inferred.
+
+    `kinds` says of some columns what kind of feature they are (of `COLUMN_KINDS`).
+    """
 
     primary_key: tuple[str, ...] = ()
     foreign_keys: tuple[ForeignKey, ...] = ()
@@ -106,6 +112,7 @@ class TableSchema:
     available_at: str | None = None
     key_origin: Origin = DECLARED
     settled: frozenset[Fact] = frozenset()
+    kinds: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def named_columns(self) -> tuple[str, ...]:
@@ -158,7 +165,10 @@ class Schema:
 
 
 def _corrected(known: TableSchema, said: TableSchema) -> TableSchema:
-    changes: dict[str, Any] = {"settled": known.settled | said.settled}
+    changes: dict[str, Any] = {
+        "settled": known.settled | said.settled,
+        "kinds": {**known.kinds, **said.kinds},
+    }
     if said.primary_key or "pkey" in said.settled:
         changes.update(primary_key=said.primary_key, key_origin=said.key_origin)
     if said.time or "time_col" in said.settled:
@@ -188,7 +198,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
 
 
 _TIME_WORDS = ("time_unit", "time_format", "timezone", "on_missing_time")
-_TABLE_WORDS = frozenset([*FACTS, "time_from", *_TIME_WORDS])
+_TABLE_WORDS = frozenset([*FACTS, "time_from", "kinds", *_TIME_WORDS])
 _SCHEMA_WORDS = frozenset(
     ["name", "description", "manifest_version", "val_timestamp", "test_timestamp", "on_dangling", "tables"]
 )
@@ -255,7 +265,20 @@ def _table_from_dict(content: object, where: str, origin: Origin) -> TableSchema
         settled=frozenset(
             fact for fact in FACTS if fact in said or (fact == "time_col" and link is not None)
         ),
+        kinds=_kinds(said.get("kinds"), f"{where}: kinds"),
     )
+
+
+def _kinds(content: object, where: str) -> dict[str, str]:
+    kinds = {str(column): str(kind) for column, kind in _mapping(content, where).items()}
+    for column, kind in kinds.items():
+        if kind not in COLUMN_KINDS:
+            raise UsageError(
+                "C01",
+                f'{where}: {column} is "{kind}"{did_you_mean(kind, COLUMN_KINDS)}',
+                f"say {', '.join(COLUMN_KINDS[:-1])} or {COLUMN_KINDS[-1]}",
+            )
+    return kinds
 
 
 def _mapping(content: object, where: str) -> Mapping[Any, Any]:

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from quartet.database.columns import canonical, is_plain
+from quartet.database.columns import canonical, is_plain, valid_text
 from quartet.database.keys import KeyColumn, KeyMap
 from quartet.database.schema import MissingTime, TableSchema
 from quartet.errors import SchemaError, TimeError, did_you_mean, examples
@@ -81,7 +81,7 @@ def build_table(name: str, raw: pa.Table, schema: TableSchema) -> tuple[Table, l
     _check_column_names(name, raw.column_names)
     _check_named_columns(name, raw.column_names, schema)
     data = canonical(raw, name)
-    findings = _column_findings(name, data)
+    findings = [*_text_findings(name, raw), *_column_findings(name, data)]
     known_at = np.full(data.num_rows, STATIC, dtype=np.int64)
     if schema.time is not None:
         data, known_at, repaired = _timed(name, raw, data, schema)
@@ -112,6 +112,14 @@ def _check_named_columns(table: str, names: list[str], schema: TableSchema) -> N
             raise error(
                 code,
                 f'table "{table}" has no {role} "{column}"' + did_you_mean(column, names),
+                "correct the name in the schema file",
+            )
+    for column in schema.kinds:
+        if column not in names:
+            raise SchemaError(
+                "S09",
+                f'table "{table}" has no column "{column}", of which kinds speaks'
+                + did_you_mean(column, names),
                 "correct the name in the schema file",
             )
     if schema.available_at is not None and schema.time is None:
@@ -152,6 +160,16 @@ def _missing_time(where: str, count: int, on_missing: MissingTime) -> Finding:
         )
     done = "dropped" if on_missing == "drop" else "kept, and never visible"
     return warning("T03", where, f"{text}; {done}", count)
+
+
+def _text_findings(name: str, raw: pa.Table) -> list[Finding]:
+    found = []
+    for column in raw.column_names:
+        _, count = valid_text(raw[column])
+        if count:
+            text = f"{name}.{column}: {count:,} values are not valid UTF-8; the broken bytes are replaced"
+            found.append(warning("V08", f"{name}.{column}", text, count))
+    return found
 
 
 def _column_findings(name: str, data: pa.Table) -> list[Finding]:

@@ -84,6 +84,7 @@ def test_every_word_is_read(tmp_path: Path) -> None:
               "a, b": places.x, y
               '"net, total"': '"v1.sums"."x, y", "z"'
               owner: [people, firms.name]
+            kinds: {zone: category, 3: unused}
           log:
         """,
         tmp_path,
@@ -110,6 +111,7 @@ def test_every_word_is_read(tmp_path: Path) -> None:
                 available_at="loaded",
                 key_origin=CONFIRMED,
                 settled=FACTS,
+                kinds={"zone": "category", "3": "unused"},
             ),
             "log": TableSchema(key_origin=CONFIRMED),
         },
@@ -139,6 +141,15 @@ def test_every_word_is_read(tmp_path: Path) -> None:
         (
             "tables: {orders: {time_col: null, time_unit: s}}",
             "error[C01] {file}, table orders: time_unit is said of no time_col. Fix: name the time_col too",
+        ),
+        (
+            "tables: {orders: {kinds: {zone: categroy}}}",
+            'error[C01] {file}, table orders: kinds: zone is "categroy" (did you mean "category"?). '
+            "Fix: say number, category, multicategory, time, text or unused",
+        ),
+        (
+            "tables: {orders: {kinds: category}}",
+            'error[C04] {file}, table orders: kinds is a str. Fix: write a mapping, one "name: value" a line',
         ),
         ("[orders]", 'error[C04] "{file}" holds no mapping. Fix: start it with "tables:"'),
         ("", 'error[C04] "{file}" holds no mapping. Fix: start it with "tables:"'),
@@ -239,6 +250,11 @@ def declared(**words: Any) -> Schema:
         (declared(available_at="late"), "{available_at: null}", declared()),
         (declared(available_at="late"), "{}", declared(available_at="late")),
         (declared(time=TimeColumn("a")), "{time_col: null}", declared()),
+        (
+            declared(kinds={"a": "text", "b": "number"}),
+            "{kinds: {b: category, c: unused}}",
+            declared(kinds={"a": "text", "b": "category", "c": "unused"}),
+        ),
     ],
 )
 def test_corrections_put_in_place_only_what_they_say(
@@ -351,6 +367,26 @@ def test_time_options_come_back(tmp_path: Path) -> None:
         "    time_col: ts\n"
         "    time_unit: ms\n"
         "    fkeys: {}\n"
+    )
+
+
+def test_kinds_come_back(tmp_path: Path) -> None:
+    told = {"a: b": "category", "ts": "unused"}
+    schema = Schema({"t": TableSchema(settled=FACTS, kinds=told)})
+    database = Database.load({"t": pa.table({"a: b": [1, 2], "ts": [3, 4]})}, schema)
+    assert schema_yaml(database).endswith(
+        "    fkeys: {}\n    kinds:\n      'a: b': category\n      ts: unused\n"
+    )
+    assert written_and_read(database, tmp_path).schema.tables["t"].kinds == told
+
+
+def test_kinds_of_a_column_that_is_not_there() -> None:
+    schema = Schema({"t": TableSchema(kinds={"zon": "category"})})
+    with pytest.raises(SchemaError) as caught:
+        Database.load({"t": pa.table({"zone": [1, 2]})}, schema)
+    assert str(caught.value) == (
+        'error[S09] table "t" has no column "zon", of which kinds speaks (did you mean "zone"?). '
+        "Fix: correct the name in the schema file"
     )
 
 

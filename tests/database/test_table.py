@@ -84,12 +84,36 @@ def test_canonical_keeps_chunks_without_rows() -> None:
     assert canonical(pa.table({"a": empty}))["a"].type == pa.binary(16)
 
 
-@pytest.mark.parametrize("kind", [pa.int64(), pa.string(), pa.bool_(), pa.timestamp("s"), pa.null()])
+WORDS = [
+    pa.string(),
+    pa.large_string(),
+    pa.int8(),
+    pa.bool_(),
+    pa.null(),
+    pa.dictionary(pa.int8(), pa.string()),
+]
+LISTS = [pa.list_, pa.large_list, lambda part: pa.list_(part, 2)]
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        *(pa.int64(), pa.string(), pa.bool_(), pa.timestamp("s"), pa.null()),
+        *(make(part) for make in LISTS for part in WORDS),
+    ],
+    ids=str,
+)
 def test_what_can_be_a_feature(kind: pa.DataType) -> None:
     assert is_plain(kind)
+    _, findings = build({"id": [1, 2], "fine": pa.nulls(2, kind)}, primary_key=("id",))
+    assert findings == []
 
 
-ODD = [pa.list_(pa.int64()), pa.struct({"a": pa.int64()}), pa.binary(), pa.large_binary(), pa.binary(4)]
+ODD = [
+    *(pa.list_(part) for part in (pa.float64(), pa.binary(), pa.list_(pa.int64()), pa.timestamp("s"))),
+    *(pa.struct({"a": pa.int64()}), pa.map_(pa.string(), pa.int64())),
+    *(pa.binary(), pa.large_binary(), pa.binary(4)),
+]
 
 
 @pytest.mark.parametrize("kind", [*ODD, pa.binary_view()])

@@ -25,6 +25,7 @@ class SamplerConfig:
     """
 
     sampler: Literal["walk", "bfs"] = "walk"  # CRW, or the two-hop baseline BFS2
+    local: bool = True  # False is the ablation without a local context: the seed alone
     num_walks: int = 100  # W
     walk_length: int = 10  # L
     restart_prob: float = 0.15  # p
@@ -58,10 +59,12 @@ class SamplerConfig:
             if getattr(self, name) not in allowed:
                 got = getattr(self, name)
                 raise UsageError("C02", f"{name} is {got!r}", f"say one of {', '.join(map(str, allowed))}")
-        unknown = set(self.branches) - set(BRANCHES)
-        if unknown:
-            name = sorted(unknown)[0]
-            raise UsageError("C02", f'there is no branch "{name}"' + did_you_mean(name, BRANCHES))
+        _check_branches(self.branches)
+
+    @property
+    def num_hops(self) -> int:
+        """How many hop bins there are, the fallback's included."""
+        return self.fallback_hop + 1
 
     @property
     def fallback_hop(self) -> int:
@@ -73,10 +76,7 @@ class SamplerConfig:
 
     def changed(self, **words: Any) -> SamplerConfig:
         """This configuration with some fields changed; an unknown field is refused with a suggestion."""
-        known = {field.name for field in fields(self)}
-        for word in words:
-            if word not in known:
-                raise UsageError("C01", f'unknown field "{word}"' + did_you_mean(word, known))
+        _check_known(self, words)
         return replace(self, **words)
 
     def digest(self) -> str:
@@ -85,13 +85,93 @@ class SamplerConfig:
         return hashlib.sha256(json.dumps(words, sort_keys=True).encode()).hexdigest()
 
 
+@dataclass(frozen=True)
+class ModelConfig:
+    """The shape of the network (sections 2.3 to 2.6). Defaults are the paper's.
+
+    Every ablation of the paper is a value here: fewer `branches`, `local=False` (no local module),
+    `perceiver=False` (the seed attends to its global contexts directly). Those of the samplers are in
+    `SamplerConfig`, which `sampler()` brings into line.
+    """
+
+    width: int = 512  # d
+    heads: int = 4  # H
+    local: bool = True
+    local_layers: int = 1  # L_local
+    branches: tuple[Branch, ...] = BRANCHES
+    num_archetypes: int = 512  # R
+    perceiver: bool = True
+    num_latents: int = 32  # Z, the paper's L_perc
+    latent_layers: int = 4  # L_sa
+    dropout: float = 0.3  # of what attention and feed-forward layers add
+    attention_dropout: float | None = None  # of attention weights; None: as above, the paper's tie
+    mix: Literal["mlp", "linear"] = "mlp"
+    time: Literal["sinusoid", "linear"] = "sinusoid"
+    num_frequencies: int = 32  # of the sinusoid, from 1 to 1e-4 radians a day
+    position_layers: int = 4  # of the GIN, a quarter as wide as the model
+    encoder_width: int = 128  # of the table encoders, as in PyTorch Frame's ResNet
+    encoder_layers: int = 4
+    encoder_dropout: float = 0.2
+
+    def __post_init__(self) -> None:
+        for name in (
+            "width", "heads", "local_layers", "num_archetypes", "num_latents", "latent_layers",
+            "num_frequencies", "position_layers", "encoder_width", "encoder_layers",
+        ):  # fmt: skip
+            _check_range(name, getattr(self, name), 1)
+        if self.width % (4 * self.heads):
+            raise UsageError(
+                "C03",
+                f"width {self.width} cannot be cut into {self.heads} heads and a quarter for positions",
+                f"give a multiple of {4 * self.heads}",
+            )
+        for name in ("dropout", "attention_dropout", "encoder_dropout"):
+            if not 0 <= (getattr(self, name) or 0) < 1:
+                raise UsageError("C02", f"{name} is {getattr(self, name)}", "give a number from 0 to below 1")
+        for name, allowed in (("mix", ("mlp", "linear")), ("time", ("sinusoid", "linear"))):
+            if getattr(self, name) not in allowed:
+                raise UsageError("C02", f"{name} is {getattr(self, name)!r}", f"say {' or '.join(allowed)}")
+        _check_branches(self.branches)
+
+    @property
+    def dropouts(self) -> tuple[float, float]:
+        """Of what layers add, and of attention weights."""
+        weights = self.dropout if self.attention_dropout is None else self.attention_dropout
+        return self.dropout, weights
+
+    def has(self, branch: Branch) -> bool:
+        return branch in self.branches
+
+    def sampler(self, sampler: SamplerConfig | None = None) -> SamplerConfig:
+        """The samplers' configuration that gathers what this model reads, and nothing else."""
+        return replace(sampler or SamplerConfig(), branches=self.branches, local=self.local)
+
+    def changed(self, **words: Any) -> ModelConfig:
+        """This configuration with some fields changed; an unknown field is refused with a suggestion."""
+        _check_known(self, words)
+        return replace(self, **words)
+
+
 _CHOICES: dict[str, tuple[object, ...]] = {
     "sampler": ("walk", "bfs"),
+    "local": (True, False),
     "truncation": ("recent", "random"),
     "collab_hops": (2, 4),
     "fallback": ("visible", "null"),
     "time_rule": ("<=", "<"),
 }
+
+
+def _check_known(config: SamplerConfig | ModelConfig, words: dict[str, Any]) -> None:
+    known = {field.name for field in fields(config)}
+    for word in words:
+        if word not in known:
+            raise UsageError("C01", f'unknown field "{word}"' + did_you_mean(word, known))
+
+
+def _check_branches(branches: tuple[str, ...]) -> None:
+    for name in sorted(set(branches) - set(BRANCHES)):
+        raise UsageError("C02", f'there is no branch "{name}"' + did_you_mean(name, BRANCHES))
 
 
 def _check_range(name: str, value: object, low: int, high: int = 2**31 - 1) -> None:

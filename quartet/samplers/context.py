@@ -190,7 +190,10 @@ class _Space:
         most_edges = self.config.local_budget * max(1, int(self.graph.num_foreign_keys.max()))
         local = np.empty(shape, np.int32), np.empty(shape, np.uint8), np.empty(shape, np.uint16)
         edges, size = np.empty((len(node), most_edges, 2), np.uint16), np.zeros((len(node), 3), np.int32)
-        self._local(node, time, last, local, edges, size)
+        if self.config.local or self.config.has("topology"):  # a sketch holds the walks' largest count
+            self._local(node, time, last, local, edges, size)
+        if not self.config.local:
+            _keep_the_seed(node, local, size)
         # Contiguous whatever the number of seeds: else kernels are compiled once more for a single one.
         num_rows, num_edges, peaks = np.ascontiguousarray(size.T)
         peers, num_peers = self._collab(node, time, last)
@@ -265,6 +268,13 @@ def _joined(
         temporal_node=np.concatenate([np.empty(0, np.int32), *recent]),
         sketch=all_of("sketch", np.empty((0, width), np.float32)),
     )
+
+
+def _keep_the_seed(node: Array, local: Any, size: Array) -> None:
+    """Cuts local contexts down to the seed."""
+    rows, hop, share = local
+    rows[:, 0], hop[:, 0], share[:, 0] = node, 0, 1
+    size[:, :2] = (1, 0)
 
 
 @compiled

@@ -1,0 +1,115 @@
+"""The global module (section 2.5): two codebook branches and two cross-attention branches."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from quartet.config import ModelConfig
+from quartet.nn.attention import CrossAttention, SelfAttentionBlock
+
+
+class Codebook(nn.Module):
+    """X_b = CrossAttn(MLP_b(q_b), E_b), eq. 3: a seed's soft membership of learned archetypes.
+
+    Keys and values of the archetypes are projected once for all seeds: the seeds of the batch are the queries
+    of one sequence.
+    """
+
+    def __init__(self, inputs: int, config: ModelConfig) -> None:
+        super().__init__()
+        width = config.width
+        self.query = nn.Sequential(nn.Linear(inputs, width), nn.GELU(), nn.Linear(width, width))
+        self.archetypes = nn.Parameter(torch.randn(config.num_archetypes, width))
+        self.attention = CrossAttention(config)
+
+    def forward(self, query: Tensor) -> Tensor:
+        return self.attention(self.query(query)[None], self.archetypes[None])[0]  # (B, D)
+
+
+class FeatureBranch(nn.Module):
+    """The feature codebook, asked with the seed's own features: q_feat = h_feat(v_i)."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(config.width)
+        self.codebook = Codebook(config.width, config)
+
+    def forward(self, feature: Tensor) -> Tensor:
+        return self.codebook(self.norm(feature))  # (B, D)
+
+
+class TopologyBranch(nn.Module):
+    """The topology codebook, asked with the seed's structural sketch: q_struct = BN(F_sketch(v_i))."""
+
+    def __init__(self, sketch: int, config: ModelConfig) -> None:
+        super().__init__()
+        self.norm = nn.BatchNorm1d(sketch)
+        self.codebook = Codebook(sketch, config)
+
+    def forward(self, sketch: Tensor) -> Tensor:
+        return self.codebook(self._normed(sketch))  # (B, D)
+
+    def _normed(self, sketch: Tensor) -> Tensor:
+        """One seed has no spread of its own: it is measured with what was learned so far."""
+        if len(sketch) > 1:
+            return self.norm(sketch)
+        norm = self.norm
+        return F.batch_norm(sketch, norm.running_mean, norm.running_var, norm.weight, norm.bias, eps=norm.eps)
+
+
+class Latents(nn.Module):
+    """Z_b = Z_0 + CrossAttn(Z_0, C_b), eq. 5: learned latents read a branch's context."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.start = nn.Parameter(torch.randn(config.num_latents, config.width) * 0.02)
+        self.norm_start, self.norm_context = nn.LayerNorm(config.width), nn.LayerNorm(config.width)
+        self.attention = CrossAttention(config)
+
+    def forward(self, tokens: Tensor, place: Tensor, count: Tensor) -> Tensor:
+        """The latents of each context tokens[place[i, :count[i]]]: (contexts, Z, D)."""
+        read = self.attention.read_places(
+            self.norm_start(self.start), self.norm_context(tokens), place, count
+        )
+        return self.start + read
+
+
+class SeedRead(nn.Module):
+    """h_b = CrossAttn(q_seed, Z_b), eq. 7: the seed reads its latents."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(config.width)
+        self.attention = CrossAttention(config)
+
+    def forward(self, query: Tensor, latents: Tensor) -> Tensor:
+        return self.attention(query[:, None], self.norm(latents))[:, 0]  # (b, D)
+
+
+class LatentStack(nn.Sequential):
+    """The self-attention layers that both blocks of latents go through together, eq. 6."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__(*(SelfAttentionBlock(config) for _ in range(config.latent_layers)))
+
+
+class DirectAttention(nn.Module):
+    """The ablation without perceivers: full self-attention of the seed with its context; the seed comes back."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.blocks = LatentStack(config)
+        self.norm = nn.LayerNorm(config.width)
+
+    def forward(self, query: Tensor, tokens: Tensor, place: Tensor, count: Tensor) -> Tensor:
+        context = F.embedding(place, tokens)  # (b, C, D)
+        sequence = torch.cat([query[:, None], context], 1)  # (b, 1 + C, D)
+        is_real = (
+            torch.arange(sequence.shape[1], device=count.device) <= count[:, None]
+        )  # the seed counts too
+        log_share = torch.zeros_like(is_real, dtype=sequence.dtype).masked_fill(~is_real, -torch.inf)
+        for block in self.blocks:
+            sequence = block(sequence, log_share)
+        return self.norm(sequence[:, 0])  # (b, D)

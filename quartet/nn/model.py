@@ -1,0 +1,193 @@
+"""Quartet: the wiring of the paper's Figure 2, and the fusion (section 2.6)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from quartet.config import ModelConfig
+from quartet.errors import UsageError
+from quartet.features import TableLayout
+from quartet.nn.attention import FeedForward
+from quartet.nn.branches import (
+    DirectAttention,
+    FeatureBranch,
+    Latents,
+    LatentStack,
+    SeedRead,
+    TopologyBranch,
+)
+from quartet.nn.encoders import TimeEncoder
+from quartet.nn.local import LocalModule
+from quartet.nn.table_encoder import TableEncoder
+from quartet.nn.token_mix import ContextTokens, LocalShared, LocalTokens
+from quartet.tokens import Part, TokenBatch
+
+
+@dataclass(frozen=True)
+class ModelSchema:
+    """What a model must know of the data: its tables, the hop bins of the sampler, and the size of the answer."""
+
+    tables: tuple[TableLayout, ...]
+    num_hops: int
+    num_outputs: int = 1
+
+    @property
+    def sketch_size(self) -> int:
+        return 4 + len(self.tables)
+
+
+@dataclass(frozen=True, eq=False)
+class Shared:
+    """What is computed once for a batch, whatever the number of its parts. Absent branches are None."""
+
+    local: LocalShared | None
+    feature: Tensor | None  # (B, D) X_feat
+    topology: Tensor | None  # (B, D) X_struct
+    context: Tensor | None  # (P, D) tokens of the temporal and collaborative contexts
+    temporal: Tensor | None  # (T, Z, D) latents of each distinct time
+
+
+class Quartet(nn.Module):
+    """The model: `Quartet(config, schema)(batch)` gives (B, outputs) logits or standardised values.
+
+    Names of tables and columns never name a module: tables are told apart by their order.
+    """
+
+    def __init__(self, config: ModelConfig, schema: ModelSchema) -> None:
+        super().__init__()
+        if not config.local and not config.branches:
+            raise UsageError("C02", "a model without local module and without branches reads nothing")
+        self.config, self.schema = config, schema
+        width = config.width
+        self.has_context = config.has("temporal") or config.has("collab")
+        self.has_tokens = config.local or self.has_context
+        if self.has_tokens or config.has("feature"):  # a sketch needs no features
+            self.tables = nn.ModuleList(TableEncoder(layout, config) for layout in schema.tables)
+        if self.has_tokens:
+            self.types = nn.Embedding(len(schema.tables), width)
+            self.time = TimeEncoder(config)
+            self.tokens = LocalTokens(schema.num_hops, config)
+        self.local = LocalModule(config) if config.local else None
+        self.feature = FeatureBranch(config) if config.has("feature") else None
+        self.topology = TopologyBranch(schema.sketch_size, config) if config.has("topology") else None
+        self.perceivers = Perceivers(config) if self.has_context and config.perceiver else None
+        self.direct = Direct(config) if self.has_context and not config.perceiver else None
+        self.context_tokens = ContextTokens(config) if self.has_context else None
+        self.fusion = Fusion(config.local + len(config.branches), config)
+        self.readout = nn.Linear(width, schema.num_outputs)
+
+    def forward(self, batch: TokenBatch) -> Tensor:
+        shared = self.share(batch)
+        answers = torch.cat([self.answer(shared, batch, part) for part in batch.parts])
+        return torch.empty_like(answers).index_copy(0, batch.order, answers)  # (B, outputs)
+
+    def share(self, batch: TokenBatch) -> Shared:
+        """Features of distinct rows, context tokens, temporal latents and codebooks: once for the batch."""
+        rows, local, context = self._rows(batch), None, None
+        if self.has_tokens:
+            local = self.tokens.share(rows, self.types.weight, batch.row_type, self.time)
+        if self.context_tokens is not None:
+            context = self.context_tokens(
+                rows, self.types.weight, batch.row_type, self.time, batch.context_row, batch.context_age
+            )
+        return Shared(
+            local=local,
+            feature=self.feature(F.embedding(batch.seed_row, rows)) if self.feature else None,
+            topology=self.topology(batch.sketch) if self.topology else None,
+            context=context,
+            temporal=self.perceivers.times(context, batch) if self.perceivers else None,
+        )
+
+    def _rows(self, batch: TokenBatch) -> Tensor:
+        """h_feat of the batch's distinct rows: (R, D), or none where nothing reads them."""
+        if not self.has_tokens and self.feature is None:
+            return batch.sketch.new_empty(0, self.config.width)
+        return torch.cat([encode(table) for encode, table in zip(self.tables, batch.tables, strict=True)])
+
+    def answer(self, shared: Shared, batch: TokenBatch, part: Part) -> Tensor:
+        """The answers of the seeds of one part."""
+        parts = []
+        if shared.local is not None:
+            tokens = self.tokens(shared.local, self.time, part)  # (b, K, D)
+            seed = tokens[:, 0]
+        if self.local is not None:
+            parts.append(self.local(tokens, part.share.log()))
+        parts += [x[part.seed] for x in (shared.topology, shared.feature) if x is not None]
+        if self.perceivers is not None:
+            parts += self.perceivers(seed, shared.context, shared.temporal, batch, part)
+        if self.direct is not None:
+            parts += self.direct(seed, shared.context, batch, part)
+        return self.readout(self.fusion(parts))  # (b, outputs)
+
+
+class Perceivers(nn.Module):
+    """The temporal and the collaborative branch: own latents, one stack of layers, a read each (eq. 5 to 7)."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.num_latents = config.num_latents
+        self.temporal = Latents(config) if config.has("temporal") else None
+        self.collab = Latents(config) if config.has("collab") else None
+        self.stack = LatentStack(config)
+        self.seed = nn.Sequential(nn.LayerNorm(config.width), nn.Linear(config.width, config.width))
+        self.reads = nn.ModuleList(
+            SeedRead(config) for latents in (self.collab, self.temporal) if latents is not None
+        )
+
+    def times(self, context: Tensor | None, batch: TokenBatch) -> Tensor | None:
+        """The temporal latents of each distinct time; alone, they go through the stack here already."""
+        if self.temporal is None:
+            return None
+        latents = self.temporal(context, batch.temporal, batch.num_temporal)  # (T, Z, D)
+        return latents if self.collab is not None else self.stack(latents)
+
+    def forward(
+        self, seed: Tensor, context: Tensor | None, temporal: Tensor | None, batch: TokenBatch, part: Part
+    ) -> list[Tensor]:
+        """h_collab and h_temp of the seeds of a part, each (b, D)."""
+        query = self.seed(seed)  # (b, D)
+        blocks = []
+        if self.collab is not None:
+            blocks.append(self.collab(context, part.collab, part.num_collab))
+        if temporal is not None:
+            blocks.append(temporal[batch.time_index[part.seed]])
+        if self.collab is not None:
+            blocks = list(self.stack(torch.cat(blocks, 1)).split(self.num_latents, 1))  # each (b, Z, D)
+        return [read(query, block) for read, block in zip(self.reads, blocks, strict=True)]
+
+
+class Direct(nn.Module):
+    """Both branches without perceivers: each sequence goes through the same layers on its own."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.attention = DirectAttention(config)
+        self.seed = nn.Sequential(nn.LayerNorm(config.width), nn.Linear(config.width, config.width))
+
+    def forward(self, seed: Tensor, context: Tensor, batch: TokenBatch, part: Part) -> list[Tensor]:
+        query, read = self.seed(seed), []
+        if self.config.has("collab"):
+            read.append(self.attention(query, context, part.collab, part.num_collab))
+        if self.config.has("temporal"):
+            time = batch.time_index[part.seed]
+            read.append(self.attention(query, context, batch.temporal[time], batch.num_temporal[time]))
+        return read
+
+
+class Fusion(nn.Module):
+    """FFN(W_proj [h_local | LN(X_struct) | LN(X_feat) | LN(h_collab) | LN(h_temp)]), eq. 8; LN on every part."""
+
+    def __init__(self, parts: int, config: ModelConfig) -> None:
+        super().__init__()
+        self.norms = nn.ModuleList(nn.LayerNorm(config.width) for _ in range(parts))
+        self.project = nn.Linear(parts * config.width, config.width)
+        self.feed = FeedForward(config)
+
+    def forward(self, parts: list[Tensor]) -> Tensor:
+        normed = [norm(part) for norm, part in zip(self.norms, parts, strict=True)]
+        return self.feed(self.project(torch.cat(normed, -1)))  # (b, D)

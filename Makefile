@@ -29,6 +29,7 @@ bench: $(READY)
 	$(BIN)/python benchmarks/graph.py
 	$(BIN)/python benchmarks/samplers.py
 	$(BIN)/python benchmarks/cache.py
+	$(BIN)/python benchmarks/step.py
 	$(BIN)/python benchmarks/features.py
 
 leakcheck: $(READY)

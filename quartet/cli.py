@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
 
 import typer
 
+from quartet.cli_models import models
 from quartet.errors import QuartetError, UsageError
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ app = typer.Typer(
         "`--write-schema FILE` writes it down for you to correct, `--schema FILE` reads your corrections."
     ),
 )
+
+app.add_typer(models)
 
 Source = Annotated[str, typer.Argument(metavar="SRC", help="A folder, file, URL, RelBench name, or `demo`.")]
 SchemaFile = Annotated[

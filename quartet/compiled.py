@@ -31,9 +31,11 @@ def compiled(function: Callable[..., Any]) -> Any:
 
 @cache
 def _folder() -> Path:
-    folders = ("graph", "samplers", "features", "baselines")
+    folders = ("graph", "samplers", "features")
     kernels = [path for folder in folders for path in _HERE.glob(f"{folder}/*.py")]
-    sources = sorted([*kernels, _HERE / "database" / "hashing.py", _HERE / "tokens.py"])
+    sources = sorted(
+        [*kernels, _HERE / "database" / "hashing.py", _HERE / "tokens.py", _HERE / "nn" / "dropout.py"]
+    )
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()
     home = Path(config.CACHE_DIR) if config.CACHE_DIR else user_cache() / "compiled"
     return home / digest[:16]

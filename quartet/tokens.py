@@ -70,6 +70,7 @@ class TokenBatch:
     sketch: Tensor  # (B, sketch)
     context_row: Tensor  # (P,)
     context_age: Tensor  # (P,)
+    num_peers: int  # the first so many context tokens are those of collaborative contexts
     temporal: Tensor  # (T, C) places among the context tokens
     num_temporal: Tensor  # (T,)
     time_index: Tensor  # (B,)
@@ -94,6 +95,8 @@ def _moved(value: Any, target: tuple[Any, ...]) -> Any:
     if isinstance(value, Tensor):
         where = target if value.is_floating_point() else [t for t in target if not isinstance(t, torch.dtype)]
         return value.to(*where) if where else value
+    if isinstance(value, int):
+        return value
     if isinstance(value, tuple):
         return tuple(_moved(item, target) for item in value)
     changed = {field.name: _moved(getattr(value, field.name), target) for field in fields(value)}
@@ -124,6 +127,7 @@ class Tokenizer:
             sketch=_tensor(context.sketch),
             context_row=_tensor(contexts.row),
             context_age=_tensor(self._ages(rows.node[contexts.row], contexts.time)),
+            num_peers=contexts.num_peers,
             temporal=_tensor(contexts.temporal),
             num_temporal=_tensor(np.diff(context.temporal_start)),
             time_index=_tensor(context.time_index),
@@ -221,28 +225,31 @@ class _Rows:
 
 @dataclass(frozen=True)
 class _ContextTokens:
-    """Each pair of a row and a time that the temporal or the collaborative contexts name, once."""
+    """Each pair of a row and a time that the temporal or the collaborative contexts name, once; these first."""
 
     row: Array  # (P,)
     time: Array  # (P,)
     temporal: Array  # (T, C)
     collab: Array  # a place for each of the context's collaborative rows
+    num_peers: int
 
     @staticmethod
     def of(context: Context, place: Array, num_rows: int) -> _ContextTokens:
         times = np.unique(context.seed_time)  # `time_index` counts them in this order
         temporal_time = np.repeat(np.arange(len(times)), np.diff(context.temporal_start))
         collab_time = np.repeat(context.time_index.astype(np.int64), np.diff(context.collab_start))
-        time = np.concatenate([temporal_time, collab_time])
-        row = place[np.concatenate([context.temporal_node, context.collab_node])]
-        pair, which = np.unique(time * num_rows + row, return_inverse=True)
+        recent = temporal_time * num_rows + place[context.temporal_node]
+        peers, collab = np.unique(collab_time * num_rows + place[context.collab_node], return_inverse=True)
+        pair = np.concatenate([peers, np.setdiff1d(recent, peers)])
+        order = np.argsort(pair)
+        temporal = order[np.searchsorted(pair, recent, sorter=order)]
         where, _ = _places(context.temporal_start, np.arange(len(times)))
-        temporal, collab = np.split(which.reshape(-1), [len(temporal_time)])
         return _ContextTokens(
             row=pair % max(num_rows, 1),
             time=times[pair // max(num_rows, 1)],
             temporal=temporal[where] if len(temporal) else where,
-            collab=collab,
+            collab=collab.reshape(-1),
+            num_peers=len(peers),
         )
 
 

@@ -18,11 +18,11 @@ FLOORS = [
     "database.time_readings", "database.infer_keys", "database.infer_links", "database.infer_times",
     "database.infer", "database.keys", "database.inherit", "database.hashing", "database.readers", "database.table",
     "database.relations", "database.structure", "database.database", "features", "database.describe",
-    "tasks", "graph", "samplers", "cache", "contexts", "study", "export",
-    "recipe", "calibration", "tokens", "nn.attention", "nn.table_encoder", "nn.encoders", "nn.token_mix", "nn.local", "nn.branches",
-    "nn.model", "nn.accumulate", "nn.precision", "nn.targets", "checkpoint", "predict", "train",
-    "draw_curves", "run",
-    "draw", "draw_context", "show", "show_context", "show_training", "cli", "__main__",
+    "tasks", "metrics", "baselines", "graph", "samplers", "cache", "contexts", "study", "export",
+    "recipe", "calibration", "tokens", "nn.dropout", "nn.attention", "nn.table_encoder", "nn.encoders",
+    "nn.token_mix", "nn.local", "nn.branches", "nn.model", "nn.accumulate", "nn.precision", "nn.targets",
+    "checkpoint", "predict", "train", "draw_curves", "run", "evaluate", "threads",
+    "draw", "draw_context", "show", "show_context", "show_training", "cli_models", "cli", "__main__",
 ]  # fmt: skip
 SENTINELS = {"NEVER", "STATIC", "None"}
 # Where the times of rows are compared with something other than a sentinel, and why that is no leak.

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from quartet.nn.model import Quartet
+from quartet.nn.model import Quartet, Shared
 from quartet.tokens import TokenBatch
 
 Loss = Callable[[Tensor, Tensor], Tensor]  # answers (b, outputs) and their places (b,) in the batch
@@ -26,12 +26,31 @@ def backward_in_parts(model: Quartet, batch: TokenBatch, loss: Loss) -> Tensor:
     cut = _cut(shared, ends)
     total = []
     for part in batch.parts:
-        value = loss(model.answer(cut, batch, part), part.seed)
+        rows, place = part.row.unique(return_inverse=True)
+        own = _with_rows(cut, rows)
+        value = loss(model.answer(own, batch, replace(part, row=place)), part.seed)
         value.backward()
         total.append(value.detach())
+        _give_back(own, cut, rows)
     ends = [(tensor, copy) for tensor, copy in ends if copy.grad is not None]
     torch.autograd.backward([tensor for tensor, _ in ends], [copy.grad for _, copy in ends])
     return torch.stack(total).sum()
+
+
+def _with_rows(shared: Shared, rows: Tensor) -> Shared:
+    """What a part needs of all rows: else each part would make a gradient as large as all rows."""
+    if shared.local is None:
+        return shared
+    return replace(shared, local=shared.local._replace(row=shared.local.row.detach()[rows].requires_grad_()))
+
+
+def _give_back(own: Shared, shared: Shared, rows: Tensor) -> None:
+    """Adds the gradient of a part's rows to that of all rows."""
+    if shared.local is None or own.local is None or own.local.row.grad is None:
+        return
+    whole = shared.local.row
+    whole.grad = torch.zeros_like(whole) if whole.grad is None else whole.grad
+    whole.grad.index_add_(0, rows, own.local.row.grad)
 
 
 def _cut(value: Any, ends: list[tuple[Tensor, Tensor]]) -> Any:

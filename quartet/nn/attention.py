@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from quartet.config import ModelConfig
+from quartet.nn.dropout import Dropout, dropout
 
 
 def split_heads(tokens: Tensor, heads: int) -> Tensor:
@@ -37,29 +38,6 @@ class Projections(nn.Module):
         self.heads = config.heads
         self.query, self.value, self.out = projection(width), projection(width), projection(width)
         self.key = projection(width, bias=False)
-
-
-def dropout(numbers: Tensor, share: float, is_training: bool) -> Tensor:
-    """Numbers with a random share of them zero and the others scaled up, in training.
-
-    On a CPU torch draws a number for each, which costs more than attention itself; here it is a random byte, so
-    that the share is rounded to 256ths.
-    """
-    if not is_training or not share:
-        return numbers
-    if numbers.device.type != "cpu":
-        return F.dropout(numbers, share)
-    dropped = max(1, round(256 * share))
-    words = torch.empty(-(-numbers.numel() // 8), dtype=torch.int64).random_(-(2**63), None)
-    is_kept = words.view(torch.uint8)[: numbers.numel()].view(numbers.shape) >= dropped
-    return numbers * is_kept.to(numbers.dtype).mul_(256 / (256 - dropped))
-
-
-class Dropout(nn.Dropout):
-    """`dropout` as a module."""
-
-    def forward(self, numbers: Tensor) -> Tensor:
-        return dropout(numbers, self.p, self.training)
 
 
 def attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, share: float) -> Tensor:
@@ -128,21 +106,34 @@ class CrossAttention(Projections):
         read = attend(asked, key, value, None, self.dropout if self.training else 0.0)
         return self.out(join_heads(read))  # (B, Q, D)
 
-    def read_places(self, query: Tensor, tokens: Tensor, place: Tensor, count: Tensor) -> Tensor:
-        """(Z, D) queries read the contexts tokens[place[i, :count[i]]]: (B, Z, D), zero where there are none.
+    def read_alone(self, query: Tensor, context: Tensor) -> Tensor:
+        """(B, D) queries read (B, C, D) contexts, one query each: (B, D).
+
+        The same function as `forward`: W_K goes into the query and W_V behind the sum.
+        """
+        folded = self._folded(query)  # (B, H, D)
+        weight = (folded @ context.transpose(1, 2)).softmax(-1)  # (B, H, C)
+        weight = dropout(weight, self.dropout, self.training)
+        read = (weight @ context)[:, None]  # (B, 1, H, D)
+        return self.out(self._values(read, weight.sum(-1)))[:, 0]
+
+    def logits(self, query: Tensor, tokens: Tensor) -> Tensor:
+        """The logits of (P, D) tokens for (Z, D) queries that all contexts share, for `read_places`: (P, Z H)."""
+        return F.linear(tokens, self._folded(query).flatten(0, 1))
+
+    def read_places(self, logits: Tensor, tokens: Tensor, place: Tensor, count: Tensor) -> Tensor:
+        """The queries read the contexts tokens[place[i, :count[i]]]: (B, Z, D), zero where there are none.
 
         The same function as `forward`, for queries that all contexts share: W_K goes into the queries and W_V
         behind the sum, so that no token is projected; (P, D) tokens get their logits once, however many of
         the (B, C) places name them.
         """
-        folded = self._folded(query)  # (Z, H, D)
-        logits = F.linear(tokens, folded.flatten(0, 1))  # (P, Z H)
         is_real = torch.arange(place.shape[1], device=place.device) < count[:, None]  # (B, C)
         logits = F.embedding(place, logits).masked_fill(~is_real[..., None], torch.finfo(logits.dtype).min)
         weight = logits.softmax(1) * is_real[..., None]  # (B, C, Z H): all zero for an empty context
         weight = dropout(weight, self.dropout, self.training)
         read = weight.transpose(1, 2) @ F.embedding(place, tokens)  # (B, Z H, D)
-        read = self._values(read.unflatten(1, folded.shape[:2]), weight.sum(1))  # (B, Z, D)
+        read = self._values(read.unflatten(1, (-1, self.heads)), weight.sum(1))  # (B, Z, D)
         return self.out(read) * (count > 0)[:, None, None]
 
     def _folded(self, query: Tensor) -> Tensor:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -59,6 +61,13 @@ class TopologyBranch(nn.Module):
         return F.batch_norm(sketch, norm.running_mean, norm.running_var, norm.weight, norm.bias, eps=norm.eps)
 
 
+class Readable(NamedTuple):
+    """Context tokens as latents read them."""
+
+    tokens: Tensor  # (P, D)
+    logits: Tensor  # (P, Z H)
+
+
 class Latents(nn.Module):
     """Z_b = Z_0 + CrossAttn(Z_0, C_b), eq. 5: learned latents read a branch's context."""
 
@@ -68,12 +77,14 @@ class Latents(nn.Module):
         self.norm_start, self.norm_context = nn.LayerNorm(config.width), nn.LayerNorm(config.width)
         self.attention = CrossAttention(config)
 
-    def forward(self, tokens: Tensor, place: Tensor, count: Tensor) -> Tensor:
+    def share(self, tokens: Tensor) -> Readable:
+        """What does not depend on which of the (P, D) tokens a context names."""
+        tokens = self.norm_context(tokens)
+        return Readable(tokens, self.attention.logits(self.norm_start(self.start), tokens))
+
+    def forward(self, shared: Readable, place: Tensor, count: Tensor) -> Tensor:
         """The latents of each context tokens[place[i, :count[i]]]: (contexts, Z, D)."""
-        read = self.attention.read_places(
-            self.norm_start(self.start), self.norm_context(tokens), place, count
-        )
-        return self.start + read
+        return self.start + self.attention.read_places(shared.logits, shared.tokens, place, count)
 
 
 class SeedRead(nn.Module):
@@ -85,7 +96,7 @@ class SeedRead(nn.Module):
         self.attention = CrossAttention(config)
 
     def forward(self, query: Tensor, latents: Tensor) -> Tensor:
-        return self.attention(query[:, None], self.norm(latents))[:, 0]  # (b, D)
+        return self.attention.read_alone(query, self.norm(latents))  # (b, D)
 
 
 class LatentStack(nn.Sequential):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -17,6 +18,7 @@ from quartet.nn.branches import (
     FeatureBranch,
     Latents,
     LatentStack,
+    Readable,
     SeedRead,
     TopologyBranch,
 )
@@ -40,6 +42,13 @@ class ModelSchema:
         return 4 + len(self.tables)
 
 
+class PerceiverShared(NamedTuple):
+    """What the perceivers compute once for a batch."""
+
+    temporal: Tensor | None  # (T, Z, D) latents of each distinct time
+    collab: Readable | None  # the tokens of collaborative contexts, as their latents read them
+
+
 @dataclass(frozen=True, eq=False)
 class Shared:
     """What is computed once for a batch, whatever the number of its parts. Absent branches are None."""
@@ -47,8 +56,8 @@ class Shared:
     local: LocalShared | None
     feature: Tensor | None  # (B, D) X_feat
     topology: Tensor | None  # (B, D) X_struct
-    context: Tensor | None  # (P, D) tokens of the temporal and collaborative contexts
-    temporal: Tensor | None  # (T, Z, D) latents of each distinct time
+    perceivers: PerceiverShared | None
+    context: Tensor | None  # (P, D) tokens of both contexts, if there are no perceivers
 
 
 class Quartet(nn.Module):
@@ -87,19 +96,14 @@ class Quartet(nn.Module):
 
     def share(self, batch: TokenBatch) -> Shared:
         """Features of distinct rows, context tokens, temporal latents and codebooks: once for the batch."""
-        rows, local, context = self._rows(batch), None, None
-        if self.has_tokens:
-            local = self.tokens.share(rows, self.types.weight, batch.row_type, self.time)
-        if self.context_tokens is not None:
-            context = self.context_tokens(
-                rows, self.types.weight, batch.row_type, self.time, batch.context_row, batch.context_age
-            )
+        rows = self._rows(batch)  # (R, D)
+        context = self._context(batch, rows)  # (P, D)
         return Shared(
-            local=local,
+            local=self._local(batch, rows) if self.has_tokens else None,
             feature=self.feature(F.embedding(batch.seed_row, rows)) if self.feature else None,
             topology=self.topology(batch.sketch) if self.topology else None,
-            context=context,
-            temporal=self.perceivers.times(context, batch) if self.perceivers else None,
+            perceivers=self.perceivers.share(context, batch) if self.perceivers else None,
+            context=context if self.direct else None,
         )
 
     def _rows(self, batch: TokenBatch) -> Tensor:
@@ -107,6 +111,17 @@ class Quartet(nn.Module):
         if not self.has_tokens and self.feature is None:
             return batch.sketch.new_empty(0, self.config.width)
         return torch.cat([encode(table) for encode, table in zip(self.tables, batch.tables, strict=True)])
+
+    def _local(self, batch: TokenBatch, rows: Tensor) -> LocalShared:
+        return self.tokens.share(rows, self.types.weight, batch.row_type, self.time)
+
+    def _context(self, batch: TokenBatch, rows: Tensor) -> Tensor:
+        """The tokens of temporal and collaborative contexts: (P, D), or none where nothing reads them."""
+        if self.context_tokens is None:
+            return rows[:0]
+        return self.context_tokens(
+            rows, self.types.weight, batch.row_type, self.time, batch.context_row, batch.context_age
+        )
 
     def answer(self, shared: Shared, batch: TokenBatch, part: Part) -> Tensor:
         """The answers of the seeds of one part."""
@@ -118,7 +133,7 @@ class Quartet(nn.Module):
             parts.append(self.local(tokens, part.share.log()))
         parts += [x[part.seed] for x in (shared.topology, shared.feature) if x is not None]
         if self.perceivers is not None:
-            parts += self.perceivers(seed, shared.context, shared.temporal, batch, part)
+            parts += self.perceivers(seed, shared.perceivers, batch, part)
         if self.direct is not None:
             parts += self.direct(seed, shared.context, batch, part)
         return self.readout(self.fusion(parts))  # (b, outputs)
@@ -138,23 +153,24 @@ class Perceivers(nn.Module):
             SeedRead(config) for latents in (self.collab, self.temporal) if latents is not None
         )
 
-    def times(self, context: Tensor | None, batch: TokenBatch) -> Tensor | None:
-        """The temporal latents of each distinct time; alone, they go through the stack here already."""
-        if self.temporal is None:
-            return None
-        latents = self.temporal(context, batch.temporal, batch.num_temporal)  # (T, Z, D)
-        return latents if self.collab is not None else self.stack(latents)
+    def share(self, context: Tensor, batch: TokenBatch) -> PerceiverShared:
+        """What depends on context tokens and times alone. Alone, temporal latents go through the stack here."""
+        temporal = collab = None
+        if self.temporal is not None:
+            temporal = self.temporal(self.temporal.share(context), batch.temporal, batch.num_temporal)
+            temporal = temporal if self.collab is not None else self.stack(temporal)  # (T, Z, D)
+        if self.collab is not None:  # the tokens of collaborative contexts stand before the others
+            collab = self.collab.share(context[: batch.num_peers])
+        return PerceiverShared(temporal, collab)
 
-    def forward(
-        self, seed: Tensor, context: Tensor | None, temporal: Tensor | None, batch: TokenBatch, part: Part
-    ) -> list[Tensor]:
+    def forward(self, seed: Tensor, shared: PerceiverShared, batch: TokenBatch, part: Part) -> list[Tensor]:
         """h_collab and h_temp of the seeds of a part, each (b, D)."""
         query = self.seed(seed)  # (b, D)
         blocks = []
         if self.collab is not None:
-            blocks.append(self.collab(context, part.collab, part.num_collab))
-        if temporal is not None:
-            blocks.append(temporal[batch.time_index[part.seed]])
+            blocks.append(self.collab(shared.collab, part.collab, part.num_collab))
+        if shared.temporal is not None:
+            blocks.append(shared.temporal[batch.time_index[part.seed]])
         if self.collab is not None:
             blocks = list(self.stack(torch.cat(blocks, 1)).split(self.num_latents, 1))  # each (b, Z, D)
         return [read(query, block) for read, block in zip(self.reads, blocks, strict=True)]

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from quartet.config import ModelConfig
 from quartet.features import CALENDAR, TableLayout
-from quartet.nn.attention import Dropout
+from quartet.nn.dropout import Dropout
 from quartet.tokens import TableRows
 
 _WAVES = 8  # numbers that stand for one part of a calendar date

@@ -15,9 +15,9 @@ from quartet.nn.attention import (
     SelfAttention,
     SelfAttentionBlock,
     attend,
-    dropout,
     split_heads,
 )
+from quartet.nn.dropout import dropout
 from quartet.nn.local import Pool
 
 WIDTH, HEADS = 12, 3
@@ -91,25 +91,32 @@ def test_reading_places_is_cross_attention() -> None:
     attention, query, table = cross(), tokens(4), tokens(7)
     place = torch.tensor([[0, 3, 3, 6], [5, 0, 0, 0], [2, 1, 0, 0]])
     count = torch.tensor([4, 1, 2])
-    read = attention.read_places(query, table, place, count)
+    read = attention.read_places(attention.logits(query, table), table, place, count)
     for number, line in enumerate(place):
         context = table[line[: count[number]]]
         expected = attention(query[None], context[None])[0]
         torch.testing.assert_close(read[number], expected, rtol=0, atol=1e-12)
 
 
+def test_a_query_of_its_own_for_each_context_is_cross_attention() -> None:
+    attention, query, context = cross(), tokens(3), tokens(3, 5)
+    expected = attention(query[:, None], context)[:, 0]
+    torch.testing.assert_close(attention.read_alone(query, context), expected, rtol=0, atol=1e-12)
+
+
 def test_an_empty_context_is_read_as_nothing() -> None:
     attention = cross()
     table = tokens(3).requires_grad_()
-    read = attention.read_places(tokens(4), table, torch.zeros(2, 3, dtype=torch.int64), torch.tensor([0, 2]))
+    logits = attention.logits(tokens(4), table)
+    read = attention.read_places(logits, table, torch.zeros(2, 3, dtype=torch.int64), torch.tensor([0, 2]))
     assert read[0].eq(0).all()
     assert read[1].ne(0).all()
     read.sum().backward()
     assert table.grad is not None
     assert table.grad.isfinite().all()
-    nothing = attention.read_places(
-        tokens(4), tokens(0), torch.zeros(2, 0, dtype=torch.int64), torch.zeros(2, dtype=torch.int64)
-    )
+    none, nowhere = tokens(0), torch.zeros(2, 0, dtype=torch.int64)
+    logits = attention.logits(tokens(4), none)
+    nothing = attention.read_places(logits, none, nowhere, torch.zeros(2, dtype=torch.int64))
     assert nothing.shape == (2, 4, WIDTH)
     assert nothing.eq(0).all()
 
@@ -132,7 +139,7 @@ def test_no_attention_to_padding_and_no_gradient_from_it() -> None:
 def test_masked_places_get_no_gradient() -> None:
     attention, table = cross(), tokens(5).requires_grad_()
     place, count = torch.tensor([[1, 2, 4, 3]]), torch.tensor([2])
-    attention.read_places(tokens(4), table, place, count).square().sum().backward()
+    attention.read_places(attention.logits(tokens(4), table), table, place, count).square().sum().backward()
     assert table.grad is not None
     assert table.grad[[0, 3, 4]].eq(0).all()
     assert table.grad[[1, 2]].ne(0).all()
@@ -163,8 +170,12 @@ def test_dropout_is_off_at_evaluation_and_on_in_training() -> None:
         lambda: block(sequence, share),
         lambda: attention(sequence, sequence),
         lambda: attention.read_places(
-            sequence[0], sequence[1], torch.arange(6).reshape(1, 6), torch.tensor([6])
+            attention.logits(sequence[0], sequence[1]),
+            sequence[1],
+            torch.arange(6).reshape(1, 6),
+            torch.tensor([6]),
         ),
+        lambda: attention.read_alone(sequence[:, 0], sequence),
     ]
     for read in reads:
         block.eval(), attention.eval()
@@ -176,7 +187,7 @@ def test_dropout_is_off_at_evaluation_and_on_in_training() -> None:
 def test_dropout_keeps_the_mean_and_drops_its_share() -> None:
     ones = torch.ones(1000, 1000)
     found = dropout(ones, 0.3, is_training=True)
-    dropped = round(256 * 0.3) / 256
+    dropped = round(2**16 * 0.3) / 2**16
     assert found.unique().tolist() == pytest.approx([0, 1 / (1 - dropped)])
     assert abs(found.eq(0).double().mean() - dropped) < 5e-3
     assert abs(found.double().mean() - 1) < 5e-3
@@ -184,6 +195,23 @@ def test_dropout_keeps_the_mean_and_drops_its_share() -> None:
     assert lines.std() < 2 * (dropped * (1 - dropped) / 1000) ** 0.5  # no line is dropped as a whole
     assert dropout(ones, 0.3, is_training=False) is ones
     assert dropout(ones[:3, :3], 0.0, is_training=True).equal(ones[:3, :3])
+
+
+def test_dropout_on_the_way_back_is_the_same_mask() -> None:
+    numbers = torch.randn(37, 5, dtype=torch.float64, requires_grad=True)
+    dropped = dropout(numbers.T, 0.4, is_training=True)  # not contiguous
+    (dropped * 3).sum().backward()
+    assert numbers.grad is not None
+    torch.testing.assert_close(numbers.grad * numbers, 3 * dropped.T.detach())
+    assert 0.2 < dropped.eq(0).double().mean() < 0.6
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 8, 1001])
+def test_dropout_reaches_every_number(count: int) -> None:
+    """Numbers are masked in four quarters; none may be forgotten or always be kept."""
+    total = sum(dropout(torch.ones(count), 0.5, is_training=True).eq(0).double() for _ in range(400))
+    assert total.min() > 100
+    assert total.max() < 300
 
 
 def test_dropout_follows_the_random_seed() -> None:

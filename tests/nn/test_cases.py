@@ -65,7 +65,9 @@ def answer(
         else FeatureTable.fit(database, time_of(3))
     )
     chosen = config.sampler(sampler)
-    context = sample(graph, Seeds(np.array([n for n, _ in seeds]), np.array([t for _, t in seeds]), None), chosen)
+    context = sample(
+        graph, Seeds(np.array([n for n, _ in seeds]), np.array([t for _, t in seeds]), None), chosen
+    )
     torch.manual_seed(0)
     model = Quartet(config, ModelSchema(features.layouts, chosen.num_hops)).eval()
     randomise(model)
@@ -131,7 +133,7 @@ def test_the_sizes_of_a_sketch_follow_the_tables() -> None:
 
 
 def test_a_model_must_read_something() -> None:
-    with pytest.raises(UsageError, match="C02.*reads nothing"):
+    with pytest.raises(UsageError, match=r"C02.*reads nothing"):
         Quartet(SMALL.changed(local=False, branches=()), ModelSchema((), 12))
 
 

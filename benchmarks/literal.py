@@ -1,0 +1,224 @@
+"""Quartet as the paper writes it, in batches: what the step of `quartet.nn` is measured against.
+
+The same parameters and the same function, and nothing saved: local contexts are padded to their budget by
+repeated rows, global ones likewise, every token is encoded on its own (all tokens of a table in one call), the
+five components go side by side through the whole mix, the temporal context is encoded and read for each seed,
+keys and values are projected for every token. As in the paper, the archetypes of a codebook serve all seeds of
+a batch.
+
+It is for the whole model: all four branches, with perceivers. Micro-batches of 16 seeds keep it in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from quartet.features import Bags, rows_of
+from quartet.nn.attention import CrossAttention, join_heads, split_heads
+from quartet.nn.branches import Latents
+from quartet.nn.encoders import Mix
+from quartet.nn.model import Quartet
+from quartet.samplers.context import Context
+from quartet.samplers.select import select
+from quartet.tokens import TableRows, TokenBatch, Tokenizer
+
+MICRO_BATCH = 16
+BUDGET = 300  # tokens of each context, padding included
+
+
+@dataclass(frozen=True, eq=False)
+class LiteralBatch:
+    """b seeds, each with K local, C collaborative and C temporal tokens, every token for itself."""
+
+    seed: Tensor  # (b,) places in the batch that the seeds came from
+    tables: tuple[TableRows, ...]  # the cells of all tokens, table by table
+    place: Tensor  # (b K + 2 b C,) where each token's cells stand: local, collaborative, temporal
+    row_type: Tensor  # (b K + 2 b C,)
+    hop: Tensor  # (b, K)
+    age: Tensor  # (b, K)
+    log_share: Tensor | None  # (b, K) -inf for tokens to hide; None where there are none
+    noise: Tensor  # (b, K) of the distinct rows, which stand first
+    edge: Tensor  # (2, E) among the distinct rows
+    copied: Tensor  # (b, K) which distinct row each token repeats, counted through the batch
+    context_age: Tensor  # (2, b, C)
+    is_real: Tensor  # (2, b, C)
+    has_context: Tensor  # (2, b)
+    sketch: Tensor  # (b, sketch)
+
+
+def literal_batches(
+    tokenizer: Tokenizer, context: Context, size: int = MICRO_BATCH, budget: int = BUDGET
+) -> Iterator[LiteralBatch]:
+    """All seeds of a context, so many at a time."""
+    together = Tokenizer(tokenizer.graph, tokenizer.features, tokenizer.rng_seed, part_tokens=size * budget)
+    for first in range(0, len(context), size):
+        places = np.arange(first, min(first + size, len(context)))
+        yield padded(together(select(context, places)), torch.from_numpy(places), budget)
+
+
+def padded(batch: TokenBatch, places: Tensor, budget: int = BUDGET) -> LiteralBatch:
+    """A batch of one part with every context padded to the budget; `places` say where its seeds come from."""
+    (part,) = batch.parts
+    copied, is_local = _copies(part.share.long(), budget)
+    time = batch.time_index[part.seed]
+    counts = torch.stack([part.num_collab, batch.num_temporal[time]])  # (2, b)
+    repeated = [
+        _repeated(place, count, budget)
+        for place, count in zip((part.collab, batch.temporal[time]), counts, strict=True)
+    ]
+    context, is_real = (torch.stack(both) for both in zip(*repeated, strict=True))  # each (2, b, C)
+    row = torch.cat([part.row.gather(1, copied).flatten(), batch.context_row[context].flatten()])
+    tables, place = _cells_of_each(batch, row)
+    distinct = part.row.shape[1]
+    line = torch.arange(len(part.seed))[:, None]
+    return LiteralBatch(
+        seed=places[part.seed],
+        tables=tables,
+        place=place,
+        row_type=batch.row_type[row],
+        hop=part.hop.gather(1, copied),
+        age=part.age.gather(1, copied),
+        log_share=None if is_local.all() else _log(is_local, part.age.dtype),
+        noise=F.pad(part.noise, (0, budget - distinct)),
+        edge=part.edge // distinct * budget + part.edge % distinct,
+        copied=copied + line * budget,
+        context_age=batch.context_age[context],
+        is_real=is_real,
+        has_context=counts > 0,
+        sketch=batch.sketch[part.seed],
+    )
+
+
+def _log(is_real: Tensor, dtype: torch.dtype) -> Tensor:
+    return torch.zeros(is_real.shape, dtype=dtype).masked_fill(~is_real, -torch.inf)
+
+
+def _copies(share: Tensor, budget: int) -> tuple[Tensor, Tensor]:
+    """Which row each of the padded tokens repeats, row i as often as its share says, and which are real."""
+    end = share.cumsum(1)  # (b, distinct)
+    slot = torch.arange(budget).expand(len(share), -1).contiguous()
+    return torch.searchsorted(end, slot, right=True).clamp(max=share.shape[1] - 1), slot < end[:, -1:]
+
+
+def _repeated(place: Tensor, count: Tensor, budget: int) -> tuple[Tensor, Tensor]:
+    """Contexts repeated to the budget, and which tokens count: every row equally often, the rest is hidden.
+
+    An empty context repeats some row and hides nothing; what is read of it is thrown away.
+    """
+    slot, length = torch.arange(budget), count.clamp(min=1)[:, None]
+    repeated = F.pad(place, (0, 1)).gather(1, slot % length)
+    return repeated, slot < budget // length * length
+
+
+def _cells_of_each(batch: TokenBatch, row: Tensor) -> tuple[tuple[TableRows, ...], Tensor]:
+    """The cells of each row as often as it is named, and where each stands."""
+    order = row.argsort(stable=True)  # rows of one table lie side by side
+    first = torch.tensor([0, *(len(table) for table in batch.tables)]).cumsum(0)
+    ends = torch.searchsorted(row[order], first).tolist()
+    tables = tuple(
+        _cells(table, row[order[ends[number] : ends[number + 1]]] - first[number])
+        for number, table in enumerate(batch.tables)
+    )
+    return tables, torch.empty_like(order).index_copy(0, order, torch.arange(len(order)))
+
+
+def _cells(table: TableRows, rows: Tensor) -> TableRows:
+    return TableRows(
+        numbers=table.numbers[rows],
+        categories=table.categories[rows],
+        bags=tuple(_bags(start, code, rows) for start, code in table.bags),
+        calendar=table.calendar[rows],
+        texts=tuple(text[rows] for text in table.texts),
+    )
+
+
+def _bags(start: Tensor, code: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+    bags = rows_of(Bags(np.append(start.numpy(), len(code)), code.numpy()), rows.numpy())
+    return torch.from_numpy(bags.start[:-1]), torch.from_numpy(bags.code)
+
+
+def literal_answers(model: Quartet, batch: LiteralBatch) -> Tensor:
+    """(b, outputs) answers, in the order of `batch.seed`."""
+    cells = torch.cat([encode(table) for encode, table in zip(model.tables, batch.tables, strict=True)])
+    feature, of_type = F.embedding(batch.place, cells), model.types(batch.row_type)
+    (local, context), (local_type, context_type) = (_split(x, batch) for x in (feature, of_type))
+    position = model.tokens.position(batch.noise, batch.edge).flatten(0, 1)
+    components = [
+        local,
+        local_type,
+        model.time(batch.age),
+        model.tokens.hop(batch.hop),
+        F.embedding(batch.copied, position),
+    ]
+    tokens = _mixed(model.tokens.mix, components)  # (b, K, D)
+    contexts = _mixed(model.context_tokens.mix, [context, context_type, model.time(batch.context_age)])
+    parts = [
+        _local(model, tokens, batch.log_share),
+        model.topology(batch.sketch),
+        model.feature(local[:, 0]),
+        *_global(model, tokens[:, 0], contexts, batch),
+    ]
+    return model.readout(model.fusion(parts))
+
+
+def literal_backward(
+    model: Quartet, batches: list[LiteralBatch], loss: Callable[[Tensor, Tensor], Tensor]
+) -> None:
+    """Adds the gradient of the micro-batches' summed losses to the model's parameters."""
+    for batch in batches:
+        loss(literal_answers(model, batch), batch.seed).backward()
+
+
+def _split(tokens: Tensor, batch: LiteralBatch) -> tuple[Tensor, Tensor]:
+    """Local tokens (b, K, D), and those of both contexts (2, b, C, D)."""
+    local, context = tokens.split([batch.hop.numel(), batch.context_age.numel()])
+    return local.unflatten(0, batch.hop.shape), context.unflatten(0, batch.context_age.shape)
+
+
+def _mixed(mix: Mix, components: list[Tensor]) -> Tensor:
+    """W_mix of the components' LayerNorms side by side (eq. 17)."""
+    normed = torch.cat([norm(part) for norm, part in zip(mix.norms, components, strict=True)], -1)
+    return mix.finish(F.linear(normed, torch.cat(list(mix.blocks), 1), mix.bias))
+
+
+def _local(model: Quartet, tokens: Tensor, log_share: Tensor | None) -> Tensor:
+    for block in model.local.blocks:
+        tokens = block(tokens, log_share)
+    weights = tokens.new_zeros(tokens.shape[:2]) if log_share is None else log_share
+    return model.local.pool(model.local.norm(tokens), weights)  # (b, D)
+
+
+def _global(model: Quartet, seed: Tensor, contexts: Tensor, batch: LiteralBatch) -> list[Tensor]:
+    """h_collab and h_temp."""
+    perceivers = model.perceivers
+    latents = zip(
+        (perceivers.collab, perceivers.temporal), contexts, batch.is_real, batch.has_context, strict=True
+    )
+    together = perceivers.stack(torch.cat([_latents(*branch) for branch in latents], 1))  # (b, 2 Z, D)
+    query, blocks = perceivers.seed(seed), together.split(perceivers.num_latents, 1)
+    return [read(query, block) for read, block in zip(perceivers.reads, blocks, strict=True)]
+
+
+def _latents(latents: Latents, context: Tensor, is_real: Tensor, has_context: Tensor) -> Tensor:
+    """Z_0 + CrossAttn(Z_0, C), eq. 5: (b, Z, D)."""
+    query = latents.norm_start(latents.start).expand(len(context), -1, -1)
+    read = _cross(latents.attention, query, latents.norm_context(context), is_real)
+    return latents.start + read * has_context[:, None, None]
+
+
+def _cross(attention: CrossAttention, query: Tensor, context: Tensor, is_real: Tensor) -> Tensor:
+    heads = (
+        split_heads(linear(tokens), attention.heads)
+        for linear, tokens in ((attention.query, query), (attention.key, context), (attention.value, context))
+    )
+    dropout = attention.dropout if attention.training else 0.0
+    mask = None if is_real.all() else is_real[:, None, None, :]
+    return attention.out(
+        join_heads(F.scaled_dot_product_attention(*heads, attn_mask=mask, dropout_p=dropout))
+    )

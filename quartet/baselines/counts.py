@@ -1,0 +1,224 @@
+"""LightGBM on an entity's own columns and on counts of the rows that link to it.
+
+For each relation that leads to the entity table, and for all together: how many linked rows are visible at the
+seed's time, how many of them came in the last 30, 90 and 365 days, and how long ago the last one came. No value
+of a linked row is looked at. A link counts from the moment at which both of its rows are known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quartet.baselines.timeline import Timeline
+from quartet.causal import visible
+from quartet.database.database import Database
+from quartet.database.relations import Relation
+from quartet.errors import ResourceError
+from quartet.features import FeatureTable, TableFeatures
+from quartet.metrics import check_selectable
+from quartet.tasks.seeds import Seeds
+from quartet.tasks.spec import TaskType
+from quartet.tasks.task import Task
+from quartet.times import DAY, NEVER, STATIC
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float32]
+Columns = dict[str, NDArray[Any]]
+
+WINDOWS = (30, 90, 365)  # days
+ANY = "any"
+MOST_TREES = 2000
+PATIENCE = 50  # trees without a better validation score
+# Objective, and what stops the training. Accuracy moves in steps, so the loss stands in for it.
+_OBJECTIVES: dict[TaskType, tuple[str, str]] = {
+    "binary_classification": ("binary", "auc"),
+    "regression": ("regression_l1", "l1"),
+    "multiclass_classification": ("multiclass", "multi_logloss"),
+}
+_SETTINGS = {
+    "learning_rate": 0.05,
+    "num_leaves": 31,
+    "min_data_in_leaf": 100,
+    "feature_fraction": 0.6,
+    "bagging_fraction": 0.8,
+    "bagging_freq": 1,
+    "deterministic": True,
+    "force_row_wise": True,
+    "num_threads": 1,  # more of them wait for each other wherever the machine is busy
+    "verbose": -1,
+}
+
+
+@dataclass(frozen=True, eq=False)
+class LinkCounts:
+    """The links of a table's rows in the order of time, by relation."""
+
+    table: str
+    timelines: Mapping[str, Timeline]  # relations that lead to the table, and ANY
+    parents: Mapping[str, Ints]  # relations that start from it: when the row that each row names is known
+
+    @staticmethod
+    def of(database: Database, table: str) -> LinkCounts:
+        links = {_label(r): _links(database, r) for r in database.relations if r.parent == table}
+        nothing = np.empty(0, np.int64)
+        every = [np.concatenate([nothing, *parts]) for parts in zip(*links.values(), strict=True)]
+        links[ANY] = (every[0], every[1]) if every else (nothing, nothing)
+        return LinkCounts(
+            table,
+            {label: Timeline.of(*link) for label, link in links.items()},
+            {_label(r): _parent_known_at(database, r) for r in database.relations if r.table == table},
+        )
+
+    def columns(self, rows: Ints, times: Ints) -> Columns:
+        """What is visible of each row's links at its time."""
+        found: Columns = {}
+        for label, timeline in self.timelines.items():
+            found |= _counts(label, timeline, rows, times)
+        for label, known_at in self.parents.items():
+            found[f"{label}: named"] = visible(known_at[rows], times)
+        return found
+
+
+def _label(relation: Relation) -> str:
+    return f"{relation.label} -> {relation.parent}"  # one column may name rows of two tables
+
+
+def _links(database: Database, relation: Relation) -> tuple[Ints, Ints]:
+    """For each link the row that it leads to, and when it is known; a row that links to itself has none."""
+    child, parent = database[relation.table], database[relation.parent]
+    linked = relation.rows >= 0
+    if relation.table == relation.parent:
+        linked &= relation.rows != np.arange(len(relation.rows))
+    rows = relation.rows[linked]
+    return rows, np.maximum(child.known_at[linked], parent.known_at[rows])
+
+
+def _parent_known_at(database: Database, relation: Relation) -> Ints:
+    """When the row that each row names is known: never, where it names none."""
+    return np.append(database[relation.parent].known_at, NEVER)[relation.rows]
+
+
+def _counts(label: str, timeline: Timeline, rows: Ints, times: Ints) -> Columns:
+    begin, end = timeline.until(rows, times)
+    found: Columns = {f"{label}: all": end - begin}
+    for days in WINDOWS:
+        found[f"{label}: {days} days"] = end - timeline.until(rows, times - days * DAY)[1]
+    has_any = end > begin
+    last = np.full(len(rows), STATIC)
+    last[has_any] = timeline.time[end[has_any] - 1]
+    found[f"{label}: days since"] = _days_since(last, times)
+    return found
+
+
+def _days_since(known: Ints, times: Ints) -> NDArray[np.float64]:
+    """The days from one time to the other, NaN from what was always known."""
+    days = np.full(len(times), np.nan)
+    dated = known != STATIC
+    days[dated] = (times[dated] - known[dated]) / DAY
+    return days
+
+
+def time_columns(known_at: Ints, times: Ints) -> Columns:
+    """Where a seed stands in the calendar, and how old its row is."""
+    days = times // DAY
+    return {
+        "day": days,
+        "month": times.astype("datetime64[ns]").astype("datetime64[M]").astype(np.int64) % 12,
+        "weekday": (days + 3) % 7,  # the epoch began on a Thursday
+        "hour": times % DAY * 24 / DAY,
+        "age in days": _days_since(known_at, times),
+    }
+
+
+def own_columns(features: TableFeatures, rows: Ints) -> tuple[Columns, Columns]:
+    """The numbers and the category codes of some rows."""
+    layout = features.layout
+    numbers = {f"{name} (number)": features.numbers[rows, at] for at, name in enumerate(layout.numbers)}
+    codes = {f"{name} (code)": features.categories[rows, at] for at, name in enumerate(layout.categories)}
+    return numbers, codes
+
+
+@dataclass(frozen=True, eq=False)
+class SeedColumns:
+    """What the model sees of a seed."""
+
+    first_node: int
+    known_at: Ints
+    features: TableFeatures
+    counts: LinkCounts
+
+    @staticmethod
+    def of(database: Database, table: str, features: FeatureTable) -> SeedColumns:
+        return SeedColumns(
+            database.offsets[table],
+            database[table].known_at,
+            features.tables[table],
+            LinkCounts.of(database, table),
+        )
+
+    def of_seeds(self, seeds: Seeds) -> Columns:
+        """All columns, the category codes first."""
+        rows = seeds.node - self.first_node
+        numbers, codes = own_columns(self.features, rows)
+        return {
+            **codes,
+            **numbers,
+            **time_columns(self.known_at[rows], seeds.time),
+            **self.counts.columns(rows, seeds.time),
+        }
+
+    def matrix(self, seeds: Seeds) -> Floats:
+        return np.column_stack(list(self.of_seeds(seeds).values())).astype(np.float32)
+
+
+@dataclass(frozen=True, eq=False)
+class CountsModel:
+    """LightGBM on what `SeedColumns` shows, stopped by validation; equal settings give equal scores."""
+
+    columns: SeedColumns
+    booster: Any
+    name: ClassVar[str] = "LightGBM on counts"
+
+    @staticmethod
+    def fit(task: Task, features: FeatureTable, rng_seed: int = 0) -> CountsModel:
+        lightgbm = _lightgbm()
+        columns = SeedColumns.of(task.database, task.spec.entity_table, features)
+        train, val = task.seeds("train"), task.seeds("val")
+        check_selectable(task.spec.type, np.asarray(val.target))
+        codes = range(len(columns.features.layout.categories))
+        data = lightgbm.Dataset(columns.matrix(train), train.target, categorical_feature=list(codes))
+        booster = lightgbm.train(
+            _SETTINGS | _task_settings(task) | {"seed": rng_seed},
+            data,
+            MOST_TREES,
+            valid_sets=[data.create_valid(columns.matrix(val), val.target)],
+            callbacks=[lightgbm.early_stopping(PATIENCE, verbose=False)],
+        )
+        return CountsModel(columns, booster)
+
+    def predict(self, seeds: Seeds) -> NDArray[np.float64]:
+        """A score for each seed (one for each class), at the time up to which it may look."""
+        return np.asarray(self.booster.predict(self.columns.matrix(seeds), num_threads=1))
+
+
+def _task_settings(task: Task) -> dict[str, Any]:
+    objective, metric = _OBJECTIVES[task.spec.type]
+    classes = {} if task.classes is None else {"num_class": len(task.classes)}
+    return {"objective": objective, "metric": metric, **classes}
+
+
+def _lightgbm() -> Any:
+    try:
+        import lightgbm
+    except ImportError:
+        raise ResourceError(
+            "R01",
+            f'the baseline "{CountsModel.name}" needs the package lightgbm, which is not installed',
+            'pip install "quartet-rdl[baselines]"',
+        ) from None
+    return lightgbm

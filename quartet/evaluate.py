@@ -1,0 +1,97 @@
+"""Evaluation: how good the predictions of a run are, beside the rows that a trivial rule would give.
+
+This is the one place where the vault with the test labels is opened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from quartet.baselines import fit_baselines, knowing
+from quartet.contexts import Protocol, protocol_seeds
+from quartet.draw_curves import Bin
+from quartet.features import FeatureTable
+from quartet.findings import Finding
+from quartet.metrics import Measure, measures
+from quartet.predict import Predictor
+from quartet.run import Run
+from quartet.splits import Split
+from quartet.tasks import Seeds, Task
+
+Scores = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the comparison."""
+
+    name: str
+    measures: Mapping[str, Measure]
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The predictions of a model on one split, under one protocol, with trivial rows beside them."""
+
+    task: str
+    split: Split
+    protocol: Protocol
+    num_rows: int
+    rows: tuple[Row, ...]
+    bins: tuple[Bin, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def evaluate_run(
+    run: Run,
+    task: Task,
+    split: Split = "test",
+    protocol: Protocol | None = None,
+    report: Callable[[Finding], None] = lambda _: None,
+) -> Evaluation:
+    """How good a run's predictions are, with every trivial row beside them."""
+    protocol = protocol or run.recipe.protocol
+    labels = task.vault.open(f"evaluate {run.folder.name}") if split == "test" else task.seeds(split).target
+    target = np.asarray(labels)
+    seeds = protocol_seeds(task, split, protocol)
+    scores = {"quartet": _run_scores(run, task, seeds, split, protocol)}
+    rows, left_out = fit_baselines(task, FeatureTable.fit(task.database, task.splits.val))
+    for finding in left_out:
+        report(finding)
+    if protocol == "rolling":  # labels of the split itself are known once their windows have closed
+        rows = knowing(rows, replace(seeds, target=labels))
+    scores |= {row.name: row.predict(seeds) for row in rows}
+    train = np.asarray(task.seeds("train").target) if task.spec.type == "regression" else None
+    found = tuple(
+        Row(name, measures(task.spec.type, target, score, entity=seeds.node, train_target=train))
+        for name, score in scores.items()
+    )
+    bins = _bins(target, scores["quartet"]) if task.spec.type == "binary_classification" else ()
+    return Evaluation(task.name, split, protocol, len(target), found, bins)
+
+
+def _run_scores(run: Run, task: Task, seeds: Seeds, split: Split, protocol: Protocol) -> Scores:
+    """The scores that the run kept, or live ones under another protocol than it was trained with."""
+    if protocol == run.recipe.protocol:
+        kept = pq.read_table(run.folder / "predictions" / f"{split}.parquet")
+        if "score" in kept.column_names:
+            return np.asarray(kept["score"])
+        names = [name for name in kept.column_names if name.startswith("score_")]
+        return np.stack([np.asarray(kept[name]) for name in names], 1)
+    predictor = Predictor.load(run.folder)
+    return predictor.checkpoint.target.scores(predictor.ask(task.database, seeds))
+
+
+def _bins(labels: NDArray[Any], score: Scores, count: int = 10) -> tuple[Bin, ...]:
+    """Predictions in groups of equal number, from the lowest scores to the highest."""
+    order = np.argsort(score, kind="stable")
+    groups = [group for group in np.array_split(order, count) if len(group)]
+    return tuple(Bin(float(score[g].mean()), float(labels[g].mean()), len(g)) for g in groups)

@@ -1,0 +1,203 @@
+"""Predictions: the answers of a model to seeds, and a trained model asked about any database of its kind.
+
+Validation, evaluation and live prediction all go through `answers`, so they are the same numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import torch
+from numpy.typing import NDArray
+
+from quartet.calibration import Calibration
+from quartet.causal import visible
+from quartet.checkpoint import Checkpoint, load_checkpoint
+from quartet.database.database import Database
+from quartet.database.keys import KeyColumn
+from quartet.database.table import Table
+from quartet.errors import TaskError, TimeError, UsageError, examples
+from quartet.features import FeatureTable
+from quartet.findings import Finding
+from quartet.graph import TemporalGraph
+from quartet.nn.model import Quartet
+from quartet.nn.precision import autocast
+from quartet.recipe import Precision
+from quartet.samplers.context import Context, Progress, sample
+from quartet.samplers.select import select
+from quartet.tasks import Seeds
+from quartet.times import parse_instant, show_instant, to_arrow
+from quartet.tokens import Tokenizer
+
+BATCH = 512  # seeds of a batch: a fixed number, because its size decides the last bits of an answer
+
+
+def answers(
+    model: Quartet,
+    tokenizer: Tokenizer,
+    context: Context,
+    precision: Precision = "auto",
+    progress: Progress = lambda _: None,
+) -> NDArray[np.float64]:
+    """(S, outputs) answers to all seeds of a context, at evaluation."""
+    device = next(model.parameters()).device
+    model.eval()
+    found = [np.empty((0, model.schema.num_outputs))]
+    with torch.inference_mode(), autocast(device.type, precision):
+        for first in range(0, len(context), BATCH):
+            places = np.arange(first, min(first + BATCH, len(context)))
+            batch = tokenizer(select(context, places)).to(device)
+            found.append(model(batch).double().cpu().numpy())
+            progress(len(places))
+    return np.concatenate(found)
+
+
+@dataclass(frozen=True, eq=False)
+class Predictor:
+    """A trained model, ready to be asked."""
+
+    checkpoint: Checkpoint
+
+    @staticmethod
+    def load(folder: str | Path) -> Predictor:
+        """The model of a run folder or of a model folder."""
+        path = Path(folder)
+        return Predictor(load_checkpoint(path / "model" if (path / "model").is_dir() else path))
+
+    @property
+    def entity_table(self) -> str:
+        return str(self.checkpoint.task["entity_table"])
+
+    def predict(
+        self,
+        database: Database,
+        entities: Sequence[Any] | None = None,
+        at: str | int | Sequence[str | int] | None = None,
+        progress: Progress = lambda _: None,
+        report: Callable[[Finding], None] = lambda _: None,
+    ) -> pa.Table:
+        """Scores for entities at times: one row for each, with its key, its time, `score` and `calibrated`.
+
+        `entities` are keys of the entity table (all that are known then, if none are given); `at` is one time
+        or one for each entity (the last time of the database, if none is given). Contexts are sampled live.
+        """
+        visible_part = database.without(self._hidden(database))
+        table = visible_part[self.entity_table]
+        seeds = _seeds(visible_part, table, entities, at)
+        answer = self.ask(visible_part, seeds, progress, report)
+        return self.scored(table, visible_part, seeds, answer)
+
+    def ask(
+        self,
+        database: Database,
+        seeds: Seeds,
+        progress: Progress = lambda _: None,
+        report: Callable[[Finding], None] = lambda _: None,
+    ) -> NDArray[np.float64]:
+        """The (S, outputs) answers to seeds of a database, which may have grown since training."""
+        checkpoint = self.checkpoint
+        features = FeatureTable.encode(database, checkpoint.statistics)
+        for finding in features.findings:
+            report(finding)
+        graph = TemporalGraph.build(database)
+        context = sample(graph, seeds, checkpoint.recipe.sampler)
+        tokenizer = Tokenizer(graph, features)
+        return answers(checkpoint.model, tokenizer, context, checkpoint.recipe.precision, progress)
+
+    def scored(self, table: Table, database: Database, seeds: Seeds, answer: NDArray[np.float64]) -> pa.Table:
+        """Answers as a table that people and programs can read."""
+        scores = self.checkpoint.target.scores(answer)
+        rows = seeds.node - database.offsets[table.name]
+        key = table.primary_key[0] if table.primary_key else "row"
+        columns = {
+            key: table.data[key].take(pa.array(rows)) if table.primary_key else pa.array(rows),
+            "time": to_arrow(seeds.time),
+        }
+        classes = self.checkpoint.task.get("classes")
+        if classes:
+            best = scores.argmax(1)
+            columns["predicted"] = pa.array([classes[place] for place in best])
+            columns |= {f"score_{name}": pa.array(scores[:, place]) for place, name in enumerate(classes)}
+        else:
+            columns["score"] = pa.array(scores)
+            said = self.checkpoint.facts.get("calibration")
+            if said:
+                columns["calibrated"] = pa.array(Calibration(**said)(answer[:, 0]))
+        return pa.table(columns)
+
+    def _hidden(self, database: Database) -> list[tuple[str, str]]:
+        """The columns that the task hides, those of them that this database has."""
+        pairs = [(table, column) for table, column in self.checkpoint.task["hidden_columns"]]
+        return [(t, c) for t, c in pairs if t in database.tables and c in database[t].data.column_names]
+
+
+def _seeds(
+    database: Database,
+    table: Table,
+    entities: Sequence[Any] | None,
+    at: str | int | Sequence[str | int] | None,
+) -> Seeds:
+    if entities is None and isinstance(at, (list, tuple)):
+        raise UsageError("C02", "several times were given, but no entities", "give one entity for each time")
+    if at is None:
+        span = database.span
+        if span is None:
+            raise UsageError("C02", "no time was given, and the database has none", "say at which time")
+        at = int(span[1])
+    times = [at] if isinstance(at, (str, int)) else list(at)
+    instants = np.array(
+        [parse_instant(t, "the asked time") if isinstance(t, str) else int(t) for t in times], np.int64
+    )
+    if entities is None:
+        rows = np.flatnonzero(visible(table.known_at, np.full(table.num_rows, instants[0])))
+        instants = np.full(len(rows), instants[0])
+    else:
+        rows = _rows(table, list(entities))
+        if len(instants) not in (1, len(rows)):
+            raise UsageError(
+                "C02", f"{len(rows):,} entities and {len(instants):,} times", "give one time, or one for each"
+            )
+        instants = np.broadcast_to(instants, len(rows)).copy()
+    _check_known(table, rows, instants)
+    return Seeds(rows + database.offsets[table.name], instants, None)
+
+
+def _rows(table: Table, entities: list[Any]) -> NDArray[np.int64]:
+    if len(table.primary_key) != 1:
+        raise TaskError("L11", f'the rows of "{table.name}" have no single key by which to name them')
+    known = table.data[table.primary_key[0]].type
+    try:
+        wanted = pa.chunked_array([pa.array(entities).cast(known)])
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
+        raise TaskError(
+            "S08",
+            f"keys of {table.name} are {known}, asked about {examples(entities)}",
+            "give keys of that type",
+        ) from None
+    rows = table.key_map.rows([KeyColumn.of(wanted, "entities")])
+    unknown = [entities[place] for place in np.flatnonzero(rows < 0)]
+    if unknown:
+        raise TaskError(
+            "L11",
+            f'{len(unknown):,} of {len(entities):,} entities are not in "{table.name}" {examples(unknown)}',
+            "remove them, or add their rows",
+        )
+    return rows
+
+
+def _check_known(table: Table, rows: NDArray[np.int64], times: NDArray[np.int64]) -> None:
+    early = np.flatnonzero(~visible(table.known_at[rows], times))
+    if len(early):
+        first = int(early[0])
+        raise TimeError(
+            "T05",
+            f"{len(early):,} prediction rows ask about {table.name} created after the asked time "
+            f"({table.key_map.show(int(rows[first]))} created {show_instant(int(table.known_at[rows[first]]))}, "
+            f"asked {show_instant(int(times[first]))})",
+            "ask at later times, or leave them out",
+        )

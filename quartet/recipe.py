@@ -1,0 +1,112 @@
+"""Recipe: everything that decides a training run, from presets, the paper's tables and the user's changes.
+
+A preset is a TOML file in `recipes/`: fields of `Recipe`, `ModelConfig` and `SamplerConfig` side by side, and under
+`[tasks."dataset/task"]` the fields that differ for one task.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tomllib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from importlib.resources import files
+from typing import Any, Literal
+
+from quartet.config import ModelConfig, SamplerConfig
+from quartet.errors import UsageError, did_you_mean
+
+Precision = Literal["auto", "fp32", "bf16"]
+PRESETS = ("small", "paper", "paper-val")
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a model is trained. Defaults are the paper's (section 3, appendix A.3.1)."""
+
+    model: ModelConfig = field(default_factory=ModelConfig)
+    samplers: SamplerConfig = field(default_factory=SamplerConfig)
+    batch_size: int = 512
+    epochs: int = 100
+    learning_rate: float = 1e-4  # of Adam, constant
+    weight_decay: float = 5e-5  # coupled, as Adam has it
+    clip_norm: float = 1.0
+    seeds_per_epoch: int | None = None  # None: all; else so many, other ones in each epoch
+    group_by_time: bool = False  # batches of few distinct times: cheaper, in another order
+    protocol: Literal["frozen", "rolling"] = "frozen"
+    precision: Precision = "auto"
+    time_limit: float | None = None  # seconds of training
+    rng_seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("batch_size", "epochs", "seeds_per_epoch"):
+            value = getattr(self, name)
+            if value is not None and (not isinstance(value, int) or value < 1):
+                raise UsageError("C02", f"{name} is {value!r}", "give a whole number above 0")
+        for name in ("learning_rate", "clip_norm", "time_limit"):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise UsageError("C02", f"{name} is {value!r}", "give a number above 0")
+        if not self.weight_decay >= 0:
+            raise UsageError("C02", f"weight_decay is {self.weight_decay!r}", "give 0 or a number above")
+        for name, allowed in _CHOICES.items():
+            if getattr(self, name) not in allowed:
+                raise UsageError(
+                    "C02", f"{name} is {getattr(self, name)!r}", f"say one of {', '.join(allowed)}"
+                )
+
+    @property
+    def sampler(self) -> SamplerConfig:
+        """The samplers' configuration, which gathers what the model reads and nothing else."""
+        return self.model.sampler(self.samplers)
+
+    @staticmethod
+    def load(preset: str = "small", task: str = "", **changes: Any) -> Recipe:
+        """A preset, with its settings for one task ("dataset/task") and some fields changed."""
+        text = _read(preset)
+        tasks: Mapping[str, dict[str, Any]] = text.pop("tasks", {})
+        return Recipe().changed(**(text | tasks.get(task, {}) | changes))
+
+    def changed(self, **words: Any) -> Recipe:
+        """This recipe with some fields changed, whichever of its parts they belong to."""
+        own = {f.name for f in fields(self)} - {"model", "samplers"}
+        model = {f.name for f in fields(ModelConfig)}
+        samplers = {f.name for f in fields(SamplerConfig)} - own - model
+        for word in words:
+            if word not in own | model | samplers:
+                close = did_you_mean(word, own | model | samplers)
+                raise UsageError("C01", f'unknown field "{word}" of a recipe{close}')
+        words = {name: tuple(value) if isinstance(value, list) else value for name, value in words.items()}
+        return replace(
+            self,
+            model=self.model.changed(**{w: v for w, v in words.items() if w in model}),
+            samplers=self.samplers.changed(**{w: v for w, v in words.items() if w in samplers}),
+            **{w: v for w, v in words.items() if w in own},
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """All fields, side by side, as plain values; `Recipe().changed(**that)` is this recipe."""
+        words: dict[str, Any] = asdict(self)
+        model: dict[str, Any] = words.pop("model")
+        samplers: dict[str, Any] = words.pop("samplers")
+        return samplers | model | words
+
+    def digest(self) -> str:
+        return hashlib.sha256(json.dumps(self.to_dict(), sort_keys=True).encode()).hexdigest()
+
+
+_CHOICES = {"protocol": ("frozen", "rolling"), "precision": ("auto", "fp32", "bf16")}
+
+
+def _read(preset: str) -> dict[str, Any]:
+    if preset not in PRESETS:
+        raise UsageError("C01", f'there is no preset "{preset}"' + did_you_mean(preset, PRESETS))
+    folder = files("quartet") / "recipes"
+    name, _, variant = preset.partition("-")
+    text = tomllib.loads((folder / f"{name}.toml").read_text(encoding="utf-8"))
+    selected = {task: words.pop("validation_selected", {}) for task, words in text.get("tasks", {}).items()}
+    if variant:  # the cells of the paper's capacity grid that are best on validation, not on test
+        for task, words in selected.items():
+            text["tasks"][task] |= words
+    return text

@@ -1,0 +1,252 @@
+"""A run on disk: everything that was asked, done and found, in one folder.
+
+recipe.json  task.json  environment.json   what was asked, of what, where
+metrics.jsonl                              one line for each epoch
+state/                                     what `--resume` goes on from; gone when the run is done
+model/                                     the best model on validation (see `checkpoint.py`)
+predictions/val.parquet, test.parquet      its scores; test without labels
+evaluation.json                            written by `quartet evaluate`
+curves.svg                                 loss and validation by epoch
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import torch
+from safetensors.torch import load_file, save_file
+
+from quartet.calibration import Calibration
+from quartet.checkpoint import Checkpoint, save_checkpoint
+from quartet.contexts import task_context
+from quartet.draw_curves import curves_svg
+from quartet.errors import UsageError
+from quartet.files import new_file, new_folder
+from quartet.predict import Predictor, answers
+from quartet.recipe import Recipe
+from quartet.splits import Split
+from quartet.tasks import Task
+from quartet.train import Epoch, Material, Trainer, prepare
+
+LATEST = "latest"
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run folder."""
+
+    folder: Path
+
+    @staticmethod
+    def create(base: Path, task: Task, recipe: Recipe, source: str, path: str = "") -> Run:
+        """A new folder, named after the task and the moment; `latest` points to it.
+
+        `source` and `path` are how database and task were named, so that they are found again.
+        """
+        name = f"{task.name}-{time.strftime('%Y%m%d-%H%M%S')}"
+        folder, number = base / name, 1
+        while folder.exists():
+            folder, number = base / f"{name}-{number}", number + 1
+        folder.mkdir(parents=True)
+        run = Run(folder)
+        run.write("recipe.json", recipe.to_dict())
+        run.write("task.json", task_facts(task) | {"source": source, "path": path or task.name})
+        run.write("environment.json", environment())
+        run._point_to_it()
+        return run
+
+    @staticmethod
+    def open(folder: Path) -> Run:
+        if not (folder / "recipe.json").is_file():
+            raise UsageError(
+                "C10", f'"{folder}" is no run folder', "give the folder that `quartet train` named"
+            )
+        return Run(folder.resolve())
+
+    def check_task(self, task: Task) -> None:
+        """A run goes on only with the task and the data with which it began."""
+        known = self.read("task.json")
+        now = task_facts(task)
+        for name, what in (("name", "task"), ("fingerprint", "data")):
+            if known[name] != now[name]:
+                raise UsageError(
+                    "C05", f"the {what} of {self.folder} has changed since it began", "start a new run"
+                )
+
+    @property
+    def recipe(self) -> Recipe:
+        return Recipe().changed(**self.read("recipe.json"))
+
+    @property
+    def model_folder(self) -> Path:
+        return self.folder / "model"
+
+    def write(self, name: str, content: Any) -> None:
+        with new_file(self.folder / name) as fresh:
+            fresh.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+    def read(self, name: str) -> Any:
+        return json.loads((self.folder / name).read_text(encoding="utf-8"))
+
+    def write_history(self, history: list[Epoch], metric: str) -> None:
+        """The whole history, so that an interrupted run that went on has each epoch once."""
+        with new_file(self.folder / "metrics.jsonl") as fresh:
+            fresh.write_text("".join(json.dumps(asdict(line)) + "\n" for line in history), encoding="utf-8")
+        with new_file(self.folder / "curves.svg") as fresh:
+            fresh.write_text(curves_svg(history, metric), encoding="utf-8")
+
+    def save_state(self, trainer: Trainer) -> None:
+        said, tensors = trainer.state()
+        with new_folder(self.folder / "state") as fresh:
+            (fresh / "progress.json").write_text(json.dumps(said), encoding="utf-8")
+            save_file(tensors, fresh / "tensors.safetensors")
+
+    def restore_state(self, trainer: Trainer) -> None:
+        state = self.folder / "state"
+        if state.is_dir():
+            said = json.loads((state / "progress.json").read_text(encoding="utf-8"))
+            trainer.restore(said, load_file(state / "tensors.safetensors"))
+
+    @property
+    def is_done(self) -> bool:
+        return self.model_folder.is_dir() and not (self.folder / "state").is_dir()
+
+    def finish(self, trainer: Trainer, cache: Path | None = None) -> Checkpoint:
+        """Keeps the best model and its scores of validation and test."""
+        trainer.use_best()
+        material = trainer.material
+        checkpoint = Checkpoint(
+            trainer.model,
+            trainer.recipe,
+            material.target,
+            material.features.statistics,
+            task_facts(material.task),
+            {
+                "fingerprint": material.task.database.fingerprint,
+                "best_epoch": trainer.progress.best_epoch,
+                "validation": trainer.progress.best,
+                "calibration": _calibration(trainer),
+            },
+        )
+        save_checkpoint(checkpoint, self.model_folder)
+        for split in ("val", "test"):
+            self._write_predictions(checkpoint, trainer, split, cache)
+        shutil.rmtree(self.folder / "state", ignore_errors=True)
+        return checkpoint
+
+    def _write_predictions(
+        self, checkpoint: Checkpoint, trainer: Trainer, split: Split, cache: Path | None
+    ) -> None:
+        material, task = trainer.material, trainer.material.task
+        context = material.contexts.get(split)
+        if context is None:
+            recipe = trainer.recipe
+            context = task_context(
+                task, material.graph, recipe.sampler, split, recipe.protocol, cache
+            ).context
+        answer = answers(checkpoint.model, trainer.tokenizer, context, trainer.recipe.precision)
+        table = task.database[task.spec.entity_table]
+        scored = Predictor(checkpoint).scored(table, task.database, task.seeds(split), answer)
+        (self.folder / "predictions").mkdir(exist_ok=True)
+        with new_file(self.folder / "predictions" / f"{split}.parquet") as fresh:
+            pq.write_table(scored, fresh)
+
+    def _point_to_it(self) -> None:
+        link = self.folder.parent / LATEST
+        try:
+            link.unlink(missing_ok=True)
+            link.symlink_to(self.folder.name)
+        except OSError:
+            pass  # a file system without links: the run is named in the output anyway
+
+
+def fit(
+    task: Task,
+    recipe: Recipe | None = None,
+    runs: str | Path = "runs",
+    on_epoch: Callable[[Epoch], None] = lambda _: None,
+    cache: Path | None = None,
+) -> Run:
+    """A finished run: a model of the task, trained by the recipe (default: the preset `small`)."""
+    recipe = recipe or Recipe.load("small", f"{task.source.schema.name}/{task.name}")
+    run = Run.create(Path(runs), task, recipe, task.source.location)
+    train_run(run, prepare(task, recipe, cache), recipe, on_epoch, cache=cache)
+    return run
+
+
+def train_run(
+    run: Run,
+    material: Material,
+    recipe: Recipe,
+    on_epoch: Callable[[Epoch], None] = lambda _: None,
+    on_step: Callable[[int], None] = lambda _: None,
+    must_stop: Callable[[], bool] = lambda: False,
+    cache: Path | None = None,
+) -> Trainer | None:
+    """Trains from where the run stands to its end; None if it was stopped, with its state kept."""
+    trainer = Trainer(material, recipe)
+    run.restore_state(trainer)
+
+    def keep(epoch: Epoch) -> None:
+        run.write_history(trainer.progress.history, material.metric)
+        run.save_state(trainer)
+        on_epoch(epoch)
+
+    is_done = trainer.run(keep, on_step, must_stop)
+    if not is_done:
+        run.save_state(trainer)
+        return None
+    run.finish(trainer, cache)
+    return trainer
+
+
+def task_facts(task: Task) -> dict[str, Any]:
+    """What a model must remember of its task."""
+    spec = task.spec
+    return {
+        "name": task.name,
+        "type": spec.type,
+        "entity_table": spec.entity_table,
+        "target": spec.target_col,
+        "horizon": spec.horizon,
+        "classes": task.classes,
+        "hidden_columns": [list(pair) for pair in spec.hidden_columns],
+        "val_timestamp": task.splits.val,
+        "test_timestamp": task.splits.test,
+        "fingerprint": task.database.fingerprint,
+    }
+
+
+def environment() -> dict[str, Any]:
+    names = ("quartet-rdl", "torch", "numpy", "numba", "pyarrow")
+    return {
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "packages": {name: _version(name) for name in names},
+    }
+
+
+def _version(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
+
+
+def _calibration(trainer: Trainer) -> dict[str, float] | None:
+    if trainer.material.task.spec.type != "binary_classification":
+        return None
+    fitted = Calibration.fit(trainer.answers("val")[:, 0], trainer.material.labels["val"])
+    return asdict(fitted)

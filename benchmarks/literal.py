@@ -182,7 +182,7 @@ def _split(tokens: Tensor, batch: LiteralBatch) -> tuple[Tensor, Tensor]:
 
 
 def _mixed(mix: Mix, components: list[Tensor]) -> Tensor:
-    """W_mix of the components' LayerNorms side by side (eq. 17)."""
+    """W_mix of the components' LayerNorms side by side (eq. 22)."""
     normed = torch.cat([norm(part) for norm, part in zip(mix.norms, components, strict=True)], -1)
     return mix.finish(F.linear(normed, torch.cat(list(mix.blocks), 1), mix.bias))
 

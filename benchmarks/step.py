@@ -163,7 +163,7 @@ def loss(answers: Tensor, places: Tensor) -> Tensor:
 def compare(cases: list[Case], chosen: argparse.Namespace) -> None:
     """Prints all tables, one row for each case and number of local layers."""
     times = Table(title=f"CPU ms for each seed, {_setting(chosen)}")
-    memory = Table(title="Peak memory of a training step, MB")
+    memory = Table(title=f"Peak memory of a training step, MB: of the same {chosen.seeds} seeds, then others")
     shares = Table(title="Share of our training step, %")
     speed = Table(title="Multiplications of our training step")
     for case in cases:
@@ -172,7 +172,7 @@ def compare(cases: list[Case], chosen: argparse.Namespace) -> None:
             label = (case.name, str(layers))
             found = measure(case, config, chosen)
             _add(times, ("data", "L", *_TIMES), (*label, *_time_cells(found)))
-            _add(memory, ("data", "L", "literal", "ours", "ours/literal"), (*label, *_memory_cells(found)))
+            _add(memory, ("data", "L", *_MEMORY), (*label, *_memory_cells(found)))
             _add(
                 shares,
                 ("data", "L", *found.shares),
@@ -221,6 +221,7 @@ _TIMES = (
     "(wall)",
     "tokens/row",
 )
+_MEMORY = ("literal", "ours", "ours/literal", "literal, 16 at a time", "ours, whole batch")
 _SPEEDS = ("GFLOP/seed", "GFLOP/s", "large product GFLOP/s", "share")
 PRODUCT = 2048
 
@@ -235,8 +236,9 @@ def _time_cells(found: Found) -> list[str]:
 
 
 def _memory_cells(found: Found) -> list[str]:
-    literal, ours = found.peak["literal"], found.peak["ours"]
-    return [f"{literal / 1e6:,.0f}", f"{ours / 1e6:,.0f}", f"{ours / literal:.2f}"]
+    peak = found.peak
+    literal, ours, *more = (f"{value / 1e6:,.0f}" for value in peak.values())
+    return [literal, ours, f"{peak['ours'] / peak['literal']:.2f}", *more]
 
 
 def _speed_cells(found: Found) -> list[str]:
@@ -250,6 +252,7 @@ def measure(case: Case, config: ModelConfig, chosen: argparse.Namespace) -> Foun
     ours = case.tokenizer(case.context)
     few = select(case.context, np.arange(min(chosen.seeds, len(case.context))))
     literal = list(literal_batches(case.tokenizer, few))
+    whole = list(literal_batches(case.tokenizer, few, size=len(few)))
     matrix = torch.randn(PRODUCT, PRODUCT)
     clock = Clock()
     train: dict[str, tuple[Work, int]] = {
@@ -274,8 +277,10 @@ def measure(case: Case, config: ModelConfig, chosen: argparse.Namespace) -> Foun
         cpu=cpu,
         wall=wall,
         peak={
-            "literal": peak("literal", config, case.schema, literal[:1]),
-            "ours": peak("ours", config, case.schema, ours),
+            "literal": peak("literal", config, case.schema, whole),
+            "ours": peak("ours", config, case.schema, case.tokenizer(few)),
+            "literal, 16 at a time": peak("literal", config, case.schema, literal[:1]),
+            "ours, whole batch": peak("ours", config, case.schema, ours),
         },
         shares=clock.shares(),
         flops=counter.get_total_flops() / len(ours),

@@ -2,6 +2,8 @@
 
 `suite` draws the same examples every time, so that a test passes or fails for the code alone;
 `long` draws new ones, twenty-five times as many, for the night.
+
+Torch computes with one thread here: the tensors are small, and threads that wait for busy cores are slow.
 """
 
 from __future__ import annotations
@@ -9,6 +11,8 @@ from __future__ import annotations
 import os
 
 from hypothesis import HealthCheck, settings
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # read when torch is first imported
 
 settings.register_profile("suite", derandomize=True, deadline=None, max_examples=100)
 settings.register_profile(

@@ -12,8 +12,9 @@ computed once, so a larger `--batch` is cheaper for each seed.
 Times are medians of interleaved repeats in one process, CPU milliseconds for each seed; a training step is
 forward and backward. Memory is the peak of a step in a process of its own, less what that process held before:
 parameters, gradients, the batch. It is compared for the same seeds, which the literal form takes at once and
-ours in parts; the literal form 16 at a time needs little whatever the batch, since it shares nothing. Shares are of our step, forward by part. The last table but one has the
-multiplications that our step does each second, beside what one large matrix product reached in between.
+ours in parts; the literal form 16 at a time needs little whatever the batch, since it shares nothing. Shares
+are of our step, forward by part. The last table but one has the multiplications that our step does each
+second, beside what one large matrix product reached in between.
 
 `--full` measures the peak of a whole process instead, at batches of 512 with an optimiser.
 """

@@ -363,7 +363,6 @@ def watched(model: Quartet, clock: Clock) -> Iterator[None]:
 
 def _parts(model: Quartet) -> dict[str, list[tuple[Any, str]]]:
     """Which functions of which modules do what."""
-    shared_perceivers = [name for name in ("times", "peers") if hasattr(model.perceivers, name)]
     functions: list[list[tuple[Any, str]]] = [
         [(encoder, "forward") for encoder in model.tables],
         [(model.tokens.position, "inputs")],
@@ -371,7 +370,7 @@ def _parts(model: Quartet) -> dict[str, list[tuple[Any, str]]]:
         [(model.local, "forward")],
         [(model.feature, "forward"), (model.topology, "forward")],
         [(model.context_tokens, "forward")],
-        [(model.perceivers, name) for name in (*shared_perceivers, "forward")],
+        [(model.perceivers, "share"), (model.perceivers, "forward")],
         [(model.fusion, "forward"), (model.readout, "forward")],
     ]
     return dict(zip(PARTS, functions, strict=True))

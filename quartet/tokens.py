@@ -25,7 +25,7 @@ from quartet.samplers.select import select
 from quartet.times import STATIC
 
 DAY = 86_400 * 10**9
-PART_TOKENS = 4800  # local tokens of a part, padding included: sixteen seeds of 300 rows
+PART_TOKENS = 2400  # local tokens of a part, padding included: eight seeds of 300 rows
 _DRAWS_A_SEED = 2**15  # no local context is longer
 
 

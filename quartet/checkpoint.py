@@ -16,11 +16,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from safetensors.numpy import load_file as load_arrays
 from safetensors.numpy import save_file as save_arrays
 from safetensors.torch import load_file, save_file
 
+from quartet.config import with_tuples
 from quartet.errors import IntegrityError, UsageError
 from quartet.features import FeatureStatistics, TableLayout
 from quartet.files import new_folder
@@ -76,7 +76,7 @@ def load_checkpoint(folder: Path) -> Checkpoint:
         )
     recipe = Recipe().changed(**said["recipe"])
     schema = said["schema"]
-    tables = tuple(TableLayout(**_tuples(table)) for table in schema["tables"])
+    tables = tuple(TableLayout(**with_tuples(table)) for table in schema["tables"])
     model = Quartet(recipe.model, ModelSchema(tables, schema["num_hops"], schema["num_outputs"]))
     model.load_state_dict(load_file(folder / WEIGHTS))
     statistics = FeatureStatistics.from_dict(said["statistics"], load_arrays(folder / FEATURES))
@@ -100,13 +100,3 @@ def _check(folder: Path) -> None:
 def _digest(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _tuples(words: dict[str, Any]) -> dict[str, Any]:
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in words.items()}
-
-
-def same_weights(one: Quartet, other: Quartet) -> bool:
-    """Whether two models are equal, bit for bit."""
-    mine, theirs = one.state_dict(), other.state_dict()
-    return mine.keys() == theirs.keys() and all(torch.equal(mine[name], theirs[name]) for name in mine)

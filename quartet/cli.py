@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
 
 import typer
 
-from quartet.cli_models import models
+from quartet.cli_models import SchemaFile, Source, TaskName, models, say
 from quartet.errors import QuartetError, UsageError
 
 if TYPE_CHECKING:
@@ -31,15 +31,6 @@ app = typer.Typer(
 
 app.add_typer(models)
 
-Source = Annotated[str, typer.Argument(metavar="SRC", help="A folder, file, URL, RelBench name, or `demo`.")]
-SchemaFile = Annotated[
-    Path | None,
-    typer.Option("--schema", help="YAML file that confirms or corrects keys, links and times."),
-]
-
-TaskName = Annotated[
-    str, typer.Argument(metavar="TASK", help="A task stored with the database, or a task's YAML file.")
-]
 Changes = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="FIELD=VALUE", help="Change a sampler setting, e.g. `walk_length=5`."),
@@ -74,13 +65,13 @@ def inspect(
     if write_schema is not None:
         write_schema.parent.mkdir(parents=True, exist_ok=True)
         write_schema.write_text(schema_yaml(database), encoding="utf-8")
-        _say(f"Wrote {write_schema}. Correct it, then: quartet inspect {source} --schema {write_schema}")
+        say(f"Wrote {write_schema}. Correct it, then: quartet inspect {source} --schema {write_schema}")
     if draw is not None:
         from quartet.draw import schema_svg
 
         draw.parent.mkdir(parents=True, exist_ok=True)
         draw.write_text(schema_svg(database), encoding="utf-8")
-        _say(f"Drew the schema: {draw}")
+        say(f"Drew the schema: {draw}")
 
 
 @app.command()
@@ -118,7 +109,7 @@ def convert(
     from quartet.export import write_relbench
 
     write_relbench(database, folder)
-    _say(f"Wrote {database.num_rows:,} rows of {len(database.tables)} tables to {folder}")
+    say(f"Wrote {database.num_rows:,} rows of {len(database.tables)} tables to {folder}")
 
 
 @app.command()
@@ -158,24 +149,22 @@ def sample(
         num_seeds = len(loaded.seeds(split))
 
         def announce(cost: Estimate, split: str = split, num_seeds: int = num_seeds) -> None:
-            _say(
-                f"{split}: {num_seeds:,} seeds, about {cost.seconds:.1f} s and {cost.num_bytes / 1e6:.1f} MB"
-            )
+            say(f"{split}: {num_seeds:,} seeds, about {cost.seconds:.1f} s and {cost.num_bytes / 1e6:.1f} MB")
 
         with progress_bar(split, num_seeds) as progress:
             found.append(
                 task_context(
-                    loaded, graph, config, split, protocol, folder, progress, lambda f: _say(str(f)), announce
+                    loaded, graph, config, split, protocol, folder, progress, lambda f: say(str(f)), announce
                 )
             )
     console().print(samples_view(found, config))
-    _say(f"Contexts are in {folder}")
+    say(f"Contexts are in {folder}")
     if draw is not None:
         from quartet.draw_context import seed_svg
 
         draw.parent.mkdir(parents=True, exist_ok=True)
         draw.write_text(seed_svg(loaded, graph, config, seed), encoding="utf-8")
-        _say(f"Drew the context of training seed {seed}: {draw}")
+        say(f"Drew the context of training seed {seed}: {draw}")
 
 
 study = typer.Typer(no_args_is_help=True, help="Make the paper's tables again, on any task.")
@@ -212,11 +201,6 @@ def _load(source: str, schema: Path | None) -> Database:
     return Database.load(source, schema)
 
 
-def _say(text: str) -> None:
-    """Tells people something beside the result: names in it cannot give orders to a terminal."""
-    print("".join(letter if letter.isprintable() else "�" for letter in text), file=sys.stderr)
-
-
 def main() -> None:
     """Runs the command; an error of ours is one line and an exit code, not a traceback."""
     try:
@@ -231,5 +215,5 @@ def main() -> None:
 
 
 def _fail(error: QuartetError) -> NoReturn:
-    _say(str(error))
+    say(str(error))
     sys.exit(error.exit_code)

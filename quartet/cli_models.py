@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from quartet.errors import UsageError
+from quartet.printable import printable
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -25,6 +26,9 @@ Source = Annotated[str, typer.Argument(metavar="SRC", help="A folder, file, URL,
 SchemaFile = Annotated[
     Path | None, typer.Option("--schema", help="YAML file that confirms or corrects keys, links and times.")
 ]
+TaskName = Annotated[
+    str, typer.Argument(metavar="TASK", help="A task stored with the database, or a task's YAML file.")
+]
 RunFolder = Annotated[
     Path, typer.Argument(metavar="RUN", help="A run folder; `runs/latest` is the newest one.")
 ]
@@ -33,7 +37,7 @@ RunFolder = Annotated[
 @models.command()
 def train(
     source: Source,
-    task: Annotated[str, typer.Argument(metavar="TASK", help="A stored task, or a task's YAML file.")],
+    task: TaskName,
     schema: SchemaFile = None,
     preset: Annotated[
         Literal["small", "paper", "paper-val"],
@@ -249,7 +253,7 @@ def stop_on_signal() -> Iterator[Any]:
 
 def say(text: str) -> None:
     """Tells people something beside the result: names in it cannot give orders to a terminal."""
-    print("".join(letter if letter.isprintable() else "�" for letter in text), file=sys.stderr)
+    print(printable(text), file=sys.stderr)
 
 
 def report(finding: Finding) -> None:

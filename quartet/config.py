@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal
 
@@ -177,6 +178,11 @@ def _check_branches(branches: tuple[str, ...]) -> None:
 def _check_range(name: str, value: object, low: int, high: int = 2**31 - 1) -> None:
     if not isinstance(value, int) or not low <= value <= high:
         raise UsageError("C02", f"{name} is {value!r}", f"give a whole number from {low} to {high:,}")
+
+
+def with_tuples(words: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields as they were before JSON or TOML made lists of their tuples."""
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in words.items()}
 
 
 def changes_from_text(words: list[str]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import pyarrow as pa
 from quartet.database.database import Database
 from quartet.database.relations import Relation
 from quartet.database.table import Table
+from quartet.printable import printable
 
 BOX_WIDTH = 230
 LINE = 18
@@ -147,5 +148,5 @@ def _arrow(relation: Relation, boxes: dict[str, Box]) -> str:
 
 def _text(text: str, most: int) -> str:
     """Text fit for XML: shortened, without control characters, escaped."""
-    clean = "".join(letter if letter.isprintable() else "�" for letter in text)
+    clean = printable(text)
     return html.escape(clean if len(clean) <= most else clean[: most - 1] + "…")

@@ -11,6 +11,7 @@ import numpy as np
 from quartet.config import SamplerConfig
 from quartet.errors import UsageError
 from quartet.graph import TemporalGraph
+from quartet.printable import printable
 from quartet.samplers.context import Array, Context, sample
 from quartet.tasks import Task
 from quartet.times import show_instant
@@ -147,7 +148,7 @@ def _legend(x: int, kinds: list[int], tables: Sequence[str]) -> list[str]:
     parts = []
     for rank, (color, text) in enumerate(rows):
         y = 60 + 18 * rank
-        clean = "".join(letter if letter.isprintable() else "�" for letter in text)[:24]
+        clean = printable(text)[:24]
         parts.append(f'<circle cx="{x}" cy="{y - 4}" r="4" fill="{color}"/>')
         parts.append(f'<text x="{x + 10}" y="{y}">{html.escape(clean)}</text>')
     return parts

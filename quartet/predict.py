@@ -31,7 +31,8 @@ from quartet.recipe import Precision
 from quartet.samplers.context import Context, Progress, sample
 from quartet.samplers.select import select
 from quartet.tasks import Seeds
-from quartet.times import parse_instant, show_instant, to_arrow
+from quartet.tasks.labels import early_text
+from quartet.times import parse_instant, to_arrow
 from quartet.tokens import Tokenizer
 
 BATCH = 512  # seeds of a batch: a fixed number, because its size decides the last bits of an answer
@@ -191,13 +192,7 @@ def _rows(table: Table, entities: list[Any]) -> NDArray[np.int64]:
 
 
 def _check_known(table: Table, rows: NDArray[np.int64], times: NDArray[np.int64]) -> None:
-    early = np.flatnonzero(~visible(table.known_at[rows], times))
-    if len(early):
-        first = int(early[0])
-        raise TimeError(
-            "T05",
-            f"{len(early):,} prediction rows ask about {table.name} created after the asked time "
-            f"({table.key_map.show(int(rows[first]))} created {show_instant(int(table.known_at[rows[first]]))}, "
-            f"asked {show_instant(int(times[first]))})",
-            "ask at later times, or leave them out",
-        )
+    early = ~visible(table.known_at[rows], times)
+    if early.any():
+        text = early_text(table, rows, times, early)
+        raise TimeError("T05", text, "ask at later times, or leave them out")

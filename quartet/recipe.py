@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from importlib.resources import files
 from typing import Any, Literal
 
-from quartet.config import ModelConfig, SamplerConfig
+from quartet.config import ModelConfig, SamplerConfig, with_tuples
 from quartet.errors import UsageError, did_you_mean
 
 Precision = Literal["auto", "fp32", "bf16"]
@@ -77,7 +77,7 @@ class Recipe:
             if word not in own | model | samplers:
                 close = did_you_mean(word, own | model | samplers)
                 raise UsageError("C01", f'unknown field "{word}" of a recipe{close}')
-        words = {name: tuple(value) if isinstance(value, list) else value for name, value in words.items()}
+        words = with_tuples(words)
         return replace(
             self,
             model=self.model.changed(**{w: v for w, v in words.items() if w in model}),

@@ -5,7 +5,7 @@ metrics.jsonl                              one line for each epoch
 state/                                     what `--resume` goes on from; gone when the run is done
 model/                                     the best model on validation (see `checkpoint.py`)
 predictions/val.parquet, test.parquet      its scores; test without labels
-evaluation.json                            written by `quartet evaluate`
+evaluation-*.json, calibration-*.svg       written by `quartet evaluate`, by split and protocol
 curves.svg                                 loss and validation by epoch
 """
 

@@ -21,6 +21,7 @@ from quartet.database.schema import COLUMN_KINDS, Origin
 from quartet.database.table import Table
 from quartet.features.kinds import ColumnKind, inspected_kinds
 from quartet.findings import Finding, Level, warning
+from quartet.printable import printable
 from quartet.splits import SPLITS, Split
 from quartet.tasks.seeds import Seeds
 from quartet.tasks.task import Task, task_names
@@ -65,8 +66,7 @@ def new_grid(title: str, *columns: str, right: tuple[str, ...] = ()) -> Grid:
 
 def _cell(text: object, style: str = "") -> Text:
     """A cell that shows any value as it is: names may hold brackets, quotes or control letters."""
-    letters = (letter if letter.isprintable() else "�" for letter in str(text))
-    return Text("".join(letters), style=style)
+    return Text(printable(text), style=style)
 
 
 def _how(origin: Origin) -> Text:

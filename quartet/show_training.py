@@ -10,6 +10,7 @@ from rich.text import Text
 from quartet.evaluate import Evaluation, Row
 from quartet.metrics import Measure
 from quartet.nn.model import Quartet
+from quartet.printable import printable
 from quartet.recipe import Recipe
 from quartet.show import new_grid, no_history
 from quartet.tasks.vault import balance
@@ -92,4 +93,4 @@ def scores_view(scores: pa.Table, most: int = 20) -> RenderableType:
 
 def _cell(value: object) -> Text:
     text = f"{value:.4f}" if isinstance(value, float) else str(value)
-    return Text("".join(letter if letter.isprintable() else "�" for letter in text))
+    return Text(printable(text))

@@ -7,8 +7,8 @@ Local contexts come in parts of seeds of like length, so that short ones are not
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,6 @@ from quartet.features import FeatureTable, TableFeatures, rows_of
 from quartet.graph.temporal import TemporalGraph
 from quartet.samplers.context import Array, Context
 from quartet.samplers.draws import draw, seed_keys
-from quartet.samplers.select import select
 from quartet.times import STATIC
 
 DAY = 86_400 * 10**9
@@ -51,9 +50,7 @@ class Part:
     row: Tensor  # (b, K) places among the batch's rows
     hop: Tensor  # (b, K)
     age: Tensor  # (b, K) days from the row to the seed's time; NaN for rows without a time
-    share: (
-        Tensor  # (b, K) how often the token stands there in the padded sequence of the paper; 0 for padding
-    )
+    share: Tensor  # (b, K) how often the token stands in the paper's padded sequence; 0 for padding
     noise: Tensor  # (b, K) standard normal
     edge: Tensor  # (2, E) from and to, each link in both directions, as places among the b * K tokens
     collab: Tensor  # (b, C) places among the batch's context tokens
@@ -86,21 +83,26 @@ class TokenBatch:
 
     def to(self, *target: Any) -> TokenBatch:
         """The batch on another device, or with its floating point numbers in another type."""
-        moved: TokenBatch = _moved(self, target)
+        device = [word for word in target if not isinstance(word, torch.dtype)]
+
+        def move(tensor: Tensor) -> Tensor:
+            where = target if tensor.is_floating_point() else device  # whole numbers keep their type
+            return tensor.to(*where) if where else tensor
+
+        moved: TokenBatch = with_tensors(self, move)
         return moved
 
 
-def _moved(value: Any, target: tuple[Any, ...]) -> Any:
-    """Every tensor inside a dataclass or tuple moved; whole numbers keep their type."""
+def with_tensors(value: Any, change: Callable[[Tensor], Tensor]) -> Any:
+    """The value with every tensor in it, in dataclasses and tuples inside each other, changed."""
     if isinstance(value, Tensor):
-        where = target if value.is_floating_point() else [t for t in target if not isinstance(t, torch.dtype)]
-        return value.to(*where) if where else value
-    if isinstance(value, int):
-        return value
+        return change(value)
     if isinstance(value, tuple):
-        return tuple(_moved(item, target) for item in value)
-    changed = {field.name: _moved(getattr(value, field.name), target) for field in fields(value)}
-    return replace(value, **changed)
+        items = [with_tensors(item, change) for item in value]
+        return type(value)(*items) if hasattr(value, "_fields") else tuple(items)
+    if is_dataclass(value):
+        return replace(value, **{f.name: with_tensors(getattr(value, f.name), change) for f in fields(value)})  # type: ignore[type-var]
+    return value
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,6 +156,8 @@ class Tokenizer:
             self.graph, context.seed_node.astype(np.int64), context.seed_time, self.rng_seed, "position"
         )
         noise = _normal(keys, context.local_start, draw * _DRAWS_A_SEED)
+        row, share = place[context.local_node], context.local_share.astype(np.float32)
+        num_collab = np.diff(context.collab_start)
         for seeds in _of_like_length(length, self.part_tokens):
             width = int(length[seeds].max())
             where, is_real = _places(context.local_start, seeds, width)
@@ -164,26 +168,15 @@ class Tokenizer:
 
             yield Part(
                 seed=_tensor(seeds),
-                row=padded(place[context.local_node]),
+                row=padded(row),
                 hop=padded(context.local_hop),
                 age=padded(age),
-                share=padded(context.local_share.astype(np.float32)),
+                share=padded(share),
                 noise=padded(noise),
                 edge=_tensor(_edges(context, seeds, width)),
                 collab=_tensor(collab[peers] if len(collab) else peers),
-                num_collab=_tensor(np.diff(context.collab_start)[seeds]),
+                num_collab=_tensor(num_collab[seeds]),
             )
-
-
-def batches(
-    tokenizer: Tokenizer, context: Context, places: Sequence[NDArray[np.int64]], first_draw: int = 0
-) -> Iterator[TokenBatch]:
-    """A token batch for each group of places, in order; draw `first_draw` for the first, counted upwards.
-
-    With `first_draw=0` every batch uses draw 0, as evaluation must.
-    """
-    for number, chosen in enumerate(places):
-        yield tokenizer(select(context, chosen), first_draw + number if first_draw else 0)
 
 
 def shuffled_places(

@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[1]
 
 # From top to bottom. Modules of one floor may import each other.
 FLOORS = [
-    "errors", "findings", "causal", "config", "files", "compiled", "times", "splits", "sandbox", "demo",
+    "errors", "printable", "findings", "causal", "config", "files", "compiled", "times", "splits", "sandbox", "demo",
     "database.schema", "database.source", "database.columns", "database.names", "database.evidence",
     "database.time_readings", "database.infer_keys", "database.infer_links", "database.infer_times",
     "database.infer", "database.keys", "database.inherit", "database.hashing", "database.readers", "database.table",

@@ -12,8 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from quartet.checkpoint import load_checkpoint, same_weights
+from quartet.checkpoint import load_checkpoint
 from quartet.errors import DataError, IntegrityError, QuartetError, UsageError
+from quartet.nn.model import Quartet
 from quartet.predict import Predictor
 from quartet.recipe import Recipe
 from quartet.run import Run, train_run
@@ -52,6 +53,12 @@ def run(task: Task, material: Material, tmp_path_factory: pytest.TempPathFactory
     run = Run.create(tmp_path_factory.mktemp("runs"), task, TINY, "small")
     assert train_run(run, material, TINY, cache=tmp_path_factory.mktemp("cache")) is not None
     return run
+
+
+def same_weights(one: Quartet, other: Quartet) -> bool:
+    """Whether two models are equal, bit for bit."""
+    mine, theirs = one.state_dict(), other.state_dict()
+    return mine.keys() == theirs.keys() and all(torch.equal(mine[name], theirs[name]) for name in mine)
 
 
 def without_times(history: list[Epoch]) -> list[Epoch]:

@@ -7,14 +7,13 @@ have, what they left goes on backward through it, once. The result is the gradie
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import fields, is_dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from quartet.nn.model import Quartet, Shared
-from quartet.tokens import TokenBatch
+from quartet.tokens import TokenBatch, with_tensors
 
 Loss = Callable[[Tensor, Tensor], Tensor]  # answers (b, outputs) and their places (b,) in the batch
 
@@ -23,7 +22,13 @@ def backward_in_parts(model: Quartet, batch: TokenBatch, loss: Loss) -> Tensor:
     """Adds the gradient of the parts' summed losses to the model's parameters; returns that sum."""
     shared = model.share(batch)
     ends: list[tuple[Tensor, Tensor]] = []
-    cut = _cut(shared, ends)
+
+    def cut_off(tensor: Tensor) -> Tensor:
+        """A copy without history; what it gathers goes on from the tensor itself at the end."""
+        ends.append((tensor, tensor.detach().requires_grad_()))
+        return ends[-1][1]
+
+    cut: Shared = with_tensors(shared, cut_off)
     total = []
     for part in batch.parts:
         rows, place = part.row.unique(return_inverse=True)
@@ -51,16 +56,3 @@ def _give_back(own: Shared, shared: Shared, rows: Tensor) -> None:
     whole = shared.local.row
     whole.grad = torch.zeros_like(whole) if whole.grad is None else whole.grad
     whole.grad.index_add_(0, rows, own.local.row.grad)
-
-
-def _cut(value: Any, ends: list[tuple[Tensor, Tensor]]) -> Any:
-    """The value with every tensor cut from its history; `ends` gets each with its copy."""
-    if isinstance(value, Tensor):
-        copy = value.detach().requires_grad_()
-        ends.append((value, copy))
-        return copy
-    if isinstance(value, tuple):
-        return type(value)(*(_cut(item, ends) for item in value))
-    if is_dataclass(value):
-        return replace(value, **{f.name: _cut(getattr(value, f.name), ends) for f in fields(value)})  # type: ignore[type-var]
-    return value

@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from quartet.compiled import compiled
+from quartet.samplers.draws import draw
 
 
 def dropout(numbers: Tensor, share: float, is_training: bool) -> Tensor:
@@ -63,10 +64,7 @@ def _mask(numbers: Any, out: Any, key: Any, threshold: Any, scale: Any) -> None:
     nothing, quarter = scale * 0, (len(numbers) + 3) // 4
     last = len(numbers) - 3 * quarter  # the fourth quarter may be shorter
     for place in range(quarter):
-        bits = key + np.uint64(place) * np.uint64(0x9E3779B97F4A7C15)  # splitmix64
-        bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        bits = bits ^ (bits >> np.uint64(31))
+        bits = draw(key, place)
         for lane in range(3):
             here = lane * quarter + place
             is_kept = ((bits >> np.uint64(16 * lane)) & np.uint64(0xFFFF)) >= threshold

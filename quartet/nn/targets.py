@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
+from quartet.config import with_tuples
 from quartet.errors import TaskError
 from quartet.tasks import Task
 
@@ -117,6 +118,5 @@ def target_to_dict(target: Target) -> dict[str, Any]:
 
 
 def target_from_dict(said: dict[str, Any]) -> Target:
-    words: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in said.items()}
-    del words["kind"]
-    return _KINDS[said["kind"]](**words)
+    words = with_tuples(said)
+    return _KINDS[words.pop("kind")](**words)

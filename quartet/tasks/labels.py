@@ -275,6 +275,19 @@ def _check_repeats(seeds: Seeds, entity: Table, rows: NDArray[np.int64], where: 
         )
 
 
+def early_text(
+    entity: Table, rows: NDArray[np.int64], times: NDArray[np.int64], early: NDArray[np.bool_]
+) -> str:
+    """How many seeds ask about rows that are newer than the asked time, with the first of them."""
+    place = int(np.flatnonzero(early)[0])
+    key = entity.key_map.show(int(rows[place])) if entity.primary_key else f"row {rows[place]}"
+    return (
+        f"{int(early.sum()):,} prediction rows ask about {entity.name} created after the asked time "
+        f"({key} created {show_instant(int(entity.known_at[rows[place]]))}, "
+        f"asked {show_instant(int(times[place]))})"
+    )
+
+
 def _early(
     entity: Table,
     rows: NDArray[np.int64],
@@ -283,14 +296,7 @@ def _early(
     on_early_seed: str,
     where: str,
 ) -> Finding:
-    place = int(np.flatnonzero(early)[0])
-    key = entity.key_map.show(int(rows[place])) if entity.primary_key else f"row {rows[place]}"
-    count = int(early.sum())
-    text = (
-        f"{where}: {count:,} prediction rows ask about {entity.name} created after the asked time "
-        f"({key} created {show_instant(int(entity.known_at[rows[place]]))}, "
-        f"asked {show_instant(int(times[place]))})"
-    )
+    text, count = f"{where}: {early_text(entity, rows, times, early)}", int(early.sum())
     if on_early_seed == "error":
         raise TimeError("T05", text, 'correct the task, or load it with on_early_seed="drop"')
     return warning("T05", where, text + "; left out", count)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from quartet.samplers.select import select
-from quartet.tokens import Tokenizer, batches, shuffled_places
+from quartet.tokens import Tokenizer, shuffled_places
 from tests.nn.test_equality import SMALL, some_seeds
 
 
@@ -110,15 +110,6 @@ def test_grouping_by_time_keeps_every_seed_and_makes_fewer_times() -> None:
         np.mean([len(np.unique(time_index[batch])) for batch in places]) for places in (plain, grouped)
     ]
     assert num_times[1] < 4 < 12 < num_times[0]
-
-
-def test_batches_count_their_draws(case) -> None:  # type: ignore[no-untyped-def]
-    places = [np.arange(5), np.arange(5)]
-    first, second = batches(case.tokenizer, case.context, places)
-    assert first.parts[0].noise.equal(second.parts[0].noise)
-    first, second = batches(case.tokenizer, case.context, places, first_draw=7)
-    assert not first.parts[0].noise.equal(second.parts[0].noise)
-    assert first.parts[0].noise.equal(case.tokenizer(select(case.context, places[0]), 7).parts[0].noise)
 
 
 def test_moving_a_batch_changes_only_its_floats(case) -> None:  # type: ignore[no-untyped-def]

@@ -10,6 +10,10 @@ demo: $(READY)
 	$(BIN)/quartet inspect demo --draw out/demo-schema.svg
 	$(BIN)/quartet task demo plane-idle
 	$(BIN)/quartet sample demo plane-idle --draw out/demo-context.svg
+	$(BIN)/quartet train demo plane-idle --set epochs=4 --runs out/runs
+	$(BIN)/quartet evaluate out/runs/latest
+	$(BIN)/quartet predict out/runs/latest demo --at 2013-12-01
+	@echo "Pictures: out/demo-schema.svg, out/demo-context.svg, out/runs/latest/curves.svg, out/runs/latest/calibration-test-frozen.svg"
 
 test: $(READY)
 	$(BIN)/python -m pytest
@@ -31,6 +35,7 @@ bench: $(READY)
 	$(BIN)/python benchmarks/cache.py
 	$(BIN)/python benchmarks/step.py
 	$(BIN)/python benchmarks/features.py
+	$(BIN)/python benchmarks/score.py
 
 leakcheck: $(READY)
 	$(BIN)/python -m benchmarks.leakcheck

@@ -1,6 +1,6 @@
 """A model on disk: one folder of safetensors and JSON that predicts without the training code.
 
-    model.json           recipe, task, schema of the data, what the outputs mean, statistics of the features
+    model.json           recipe, task, keys and links of the data, what the outputs mean, statistics of the features
     weights.safetensors  the network
     features.safetensors what the statistics hold in arrays
     checksums.json       SHA-256 of each of the others
@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,9 @@ from safetensors.numpy import save_file as save_arrays
 from safetensors.torch import load_file, save_file
 
 from quartet.config import with_tuples
-from quartet.errors import IntegrityError, UsageError
+from quartet.database.database import Database
+from quartet.database.table import Table
+from quartet.errors import IntegrityError, SchemaError, UsageError
 from quartet.features import FeatureStatistics, TableLayout
 from quartet.files import new_folder
 from quartet.nn.model import ModelSchema, Quartet
@@ -44,6 +47,52 @@ class Checkpoint:
     statistics: FeatureStatistics
     task: dict[str, Any]  # name, entity table, horizon, classes …
     facts: dict[str, Any]  # data fingerprint, validation figure, calibration: for people and later steps
+
+    def view(self, database: Database) -> Database:
+        """A database as the model's task may see it, with tables in the order in which the model counts them."""
+        hidden = [
+            (table, column)
+            for table, column in self.task["hidden_columns"]
+            if table in database.tables and column in database[table].data.column_names
+        ]
+        seen = database.without(hidden)
+        known = [name for name in self.statistics.tables if name in seen.tables]
+        return replace(seen, tables={name: seen[name] for name in dict.fromkeys([*known, *seen.tables])})
+
+    def check_structure(self, database: Database) -> None:
+        """An error that names the key, time or link by which a database differs from that of training."""
+        before, now = self.task.get("structure", structure(database)), structure(database)
+        lost, new = (
+            [fact for fact in one if fact not in other] for one, other in ((before, now), (now, before))
+        )
+        if lost or new:
+            instead = f', and now "{new[0]}"' if lost and new else ""
+            what = (
+                f'"{lost[0]}" held in training and does not now'
+                if lost
+                else f'"{new[0]}" did not hold in training'
+            )
+            raise SchemaError(
+                "V04" if lost else "V05", what + instead, "say in a schema file how it was, or train anew"
+            )
+
+
+def structure(database: Database) -> list[str]:
+    """Keys, times and links of all tables, a sentence for each."""
+    return sorted(fact for table in database.tables.values() for fact in _facts(table))
+
+
+def _facts(table: Table) -> Iterator[str]:
+    schema = table.schema
+    if schema.primary_key:
+        yield f"the key of {table.name} is {', '.join(schema.primary_key)}"
+    if schema.time is not None:
+        yield f"{table.name} is dated by {schema.time.column}"
+    if schema.available_at is not None:
+        yield f"{table.name} is available at {schema.available_at}"
+    for link in schema.foreign_keys:
+        target = link.table + "".join(f".{column}" for column in link.references)
+        yield f"{table.name}.{link.label} links to {target}"
 
 
 def save_checkpoint(checkpoint: Checkpoint, folder: Path) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
 
     from quartet.findings import Finding
     from quartet.run import Run
+    from quartet.show_training import TrainingView
+    from quartet.train import Epoch, Trainer
 
 models = typer.Typer()
 
@@ -36,6 +40,7 @@ RunFolder = Annotated[
 
 @models.command()
 def train(
+    context: typer.Context,
     source: Source,
     task: TaskName,
     schema: SchemaFile = None,
@@ -57,39 +62,72 @@ def train(
     threads: Annotated[int | None, typer.Option(help="Cores to use (default: those that are free).")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
 ) -> None:
-    """Train a model of a task; keep the best on validation, with its scores, in a run folder."""
+    """Train a model of a task; keep the best on validation, with its scores, in a run folder.
+
+    - `quartet train demo plane-idle` trains by the preset `small`, minutes on two cores.
+
+    - `--set epochs=5 --set width=32` changes the recipe, `--time-limit 600` ends it early.
+
+    - Ctrl-C saves and stops; `--resume runs/latest` goes on as if it had not been stopped.
+
+    - Then `quartet evaluate runs/latest` measures it, `quartet predict runs/latest SRC` uses it.
+    """
     from quartet.config import changes_from_text
     from quartet.database.database import Database
+    from quartet.distributed import all_processes
     from quartet.recipe import Recipe
     from quartet.run import Run, train_run
     from quartet.tasks import Task
     from quartet.tasks.task import check_labels
-    from quartet.threads import use_threads
-    from quartet.train import Epoch, new_model, prepare
+    from quartet.threads import free_cores, use_threads
+    from quartet.train import prepare
 
-    use_threads(threads)
+    changes = changes_from_text(change or []) | ({"time_limit": time_limit} if time_limit else {})
+    run = _unfinished(resume, changes) if resume else None
+    processes = context.with_resource(all_processes())
+    context.with_resource(processes.first_speaks())
+    use_threads(threads or max(1, free_cores() // processes.num_sharing_memory))
     database = Database.load(source, schema)
     loaded = Task.load(database, task)
     for finding in check_labels(loaded):
         say(str(finding))
-    changes = changes_from_text(change or []) | ({"time_limit": time_limit} if time_limit else {})
-    run = Run.open(resume) if resume else None
     recipe = run.recipe if run else Recipe.load(preset, f"{database.schema.name}/{loaded.name}", **changes)
-    material = prepare(loaded, recipe, report=report)
-    run = run or Run.create(runs, loaded, recipe, source, task)
+    with processes.first_alone():
+        material = prepare(loaded, recipe, report=report)
+    run = run or processes.from_first(lambda: Run.create(runs, loaded, recipe, source, task))
     run.check_task(loaded)
-    out = Output(json)
-    out.begin(material, recipe, new_model(material, recipe), preset, run)
-
-    def told(epoch: Epoch) -> None:
-        out.epoch(epoch, material.metric, recipe.epochs)
-
-    with stop_on_signal() as must_stop:
-        trainer = train_run(run, material, recipe, told, must_stop=must_stop)
-    if trainer is None:
-        say(f"Stopped. Go on with: quartet train {source} {task} --resume {run.folder}")
+    with _output(run, "as it began" if resume else preset, json) as out, stop_on_signal() as must_stop:
+        done = train_run(
+            run, material, recipe, out.epoch, out.step, must_stop, on_begin=out.begin, processes=processes
+        )
+    if done is None:
+        where = [source, task, *(["--schema", str(schema)] if schema else []), "--resume", str(run.folder)]
+        say(f"Stopped. Go on with: quartet train {shlex.join(where)}")
         raise typer.Exit(130)
-    out.end(run, trainer.progress.best_epoch, trainer.progress.best, material.metric)
+    out.end()
+
+
+def _unfinished(folder: Path, changes: dict[str, Any]) -> Run:
+    """The run to go on with: one that is not done, by the recipe with which it began."""
+    from quartet.run import Run
+
+    run = Run.open(folder)
+    if changes:
+        names = ", ".join(changes)
+        raise UsageError(
+            "C02",
+            f"a run goes on by the recipe with which it began, not with another {names}",
+            "start a new run",
+        )
+    if run.is_done:
+        raise UsageError("C02", f"{run.folder} is done", f"quartet evaluate {shlex.quote(str(run.folder))}")
+    return run
+
+
+def _output(run: Run, preset: str, is_json: bool) -> TrainingView | JsonLines:
+    from quartet.show_training import TrainingView
+
+    return JsonLines(run) if is_json else TrainingView(run, preset)
 
 
 @models.command()
@@ -150,30 +188,78 @@ def predict(
     """Score entities of a database, which may have grown since training, at a time."""
     from quartet.database.database import Database
     from quartet.predict import Predictor
-    from quartet.show import console
+    from quartet.show import console, progress_bar
     from quartet.show_training import scores_view
     from quartet.threads import use_threads
 
+    write = _writer(out) if out else None
     use_threads(threads)
     predictor = Predictor.load(model)
-    database = Database.load(source, schema)
-    scores = predictor.predict(database, _entities(entities), at, report=report)
-    if out is None:
+    question = predictor.question(Database.load(source, schema), _entities(entities), at, report)
+    with progress_bar("scores", len(question.seeds)) as progress:
+        scores = predictor.score(question, progress)
+    if write is None:
         console().print(scores_view(scores))
         return
-    _write(scores, out)
+    write(scores)
     say(f"Wrote {scores.num_rows:,} scores to {out}")
+
+
+@models.command()
+def submit(
+    runs: Annotated[
+        list[Path],
+        typer.Argument(metavar="RUN", help="Finished runs of one task, each with its own rng_seed."),
+    ],
+    out: Annotated[
+        Path, typer.Option(metavar="FOLDER", help="The board's folder; other tasks may be in it.")
+    ],
+    source: Annotated[
+        str | None, typer.Option(help="The database (default: the one they were trained on).")
+    ] = None,
+    schema: SchemaFile = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Write nothing: validate again what stands in the folder.")
+    ] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of lines.")] = False,
+) -> None:
+    """Write a task's files for the RelBench board, and read them back as strictly as it does."""
+    from dataclasses import asdict
+
+    from quartet.database.database import Database
+    from quartet.run import Run
+    from quartet.submit import check_submission, summary, write_submission
+    from quartet.tasks import Task
+
+    opened = [Run.open(run) for run in runs]
+    facts = opened[0].read("task.json")
+    task = Task.load(Database.load(source or facts["source"], schema), facts["path"])
+    found = check_submission(out, task) if check else write_submission(opened, task, out, report)
+    if json:
+        import json as json_module
+
+        print(json_module.dumps(asdict(found)))
+    else:
+        print("\n".join(printable(line) for line in summary(found).splitlines()))
+    say(f"Valid. Once all tasks of a board are there: python -m relbench.submit {out}")
 
 
 def _entities(text: str | None) -> list[str] | None:
     if text is None:
         return None
-    path = Path(text)
-    lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else text.split(",")
+    lines = Path(text).read_text(encoding="utf-8").splitlines() if _is_file(text) else text.split(",")
     return [line.strip() for line in lines if line.strip()]
 
 
-def _write(scores: pa.Table, path: Path) -> None:
+def _is_file(text: str) -> bool:
+    try:
+        return Path(text).is_file()
+    except OSError:  # longer than the name of any file
+        return False
+
+
+def _writer(path: Path) -> Callable[[pa.Table], None]:
+    """What writes scores to a file; of which kind it can be is said before the work, not after it."""
     import pyarrow.csv as csv
     import pyarrow.parquet as pq
 
@@ -184,46 +270,42 @@ def _write(scores: pa.Table, path: Path) -> None:
         raise UsageError(
             "C02", f'scores cannot be written as "{path.suffix}"', "name a .parquet or .csv file"
         )
-    with new_file(path) as fresh:
-        writers[path.suffix](scores, fresh)
+
+    def write(scores: pa.Table) -> None:
+        with new_file(path) as fresh:
+            writers[path.suffix](scores, fresh)
+
+    return write
 
 
-class Output:
-    """What a training run tells: tables and lines for people, or one JSON object a line."""
+class JsonLines:
+    """A run as programs follow it: one JSON object a line, and nothing else."""
 
-    def __init__(self, is_json: bool) -> None:
-        self.is_json = is_json
+    def __init__(self, run: Run) -> None:
+        self.run = run
 
-    def begin(self, material: Any, recipe: Any, model: Any, preset: str, run: Run) -> None:
-        from quartet.show import console
-        from quartet.show_training import material_view, num_parameters
+    def __enter__(self) -> JsonLines:
+        return self
 
-        if self.is_json:
-            self._line(
-                event="begin", run=str(run.folder), recipe=recipe.to_dict(), parameters=num_parameters(model)
-            )
-        else:
-            console().print(material_view(material, recipe, model, preset))
+    def __exit__(self, *_: object) -> None: ...
 
-    def epoch(self, epoch: Any, metric: str, num_epochs: int) -> None:
+    def begin(self, trainer: Trainer) -> None:
+        from quartet.show_training import num_parameters
+
+        self.trainer, recipe = trainer, trainer.recipe.to_dict()
+        self._line(event="begin", run=str(self.run.folder), recipe=recipe, parameters=num_parameters(trainer))
+
+    def step(self, num_seeds: int) -> None: ...
+
+    def epoch(self, epoch: Epoch) -> None:
         from dataclasses import asdict
 
-        from quartet.show_training import epoch_line
+        self._line(event="epoch", metric=self.trainer.material.metric, **asdict(epoch))
 
-        if self.is_json:
-            self._line(event="epoch", metric=metric, **asdict(epoch))
-        else:
-            print(epoch_line(epoch, metric, num_epochs), flush=True)
-
-    def end(self, run: Run, best_epoch: int, best: float | None, metric: str) -> None:
-        if self.is_json:
-            self._line(
-                event="end", run=str(run.folder), best_epoch=best_epoch, metric=metric, validation=best
-            )
-        else:
-            print(
-                f"Best: epoch {best_epoch + 1}, validation {metric} {best:.4f}. Everything is in {run.folder}"
-            )
+    def end(self) -> None:
+        progress, metric = self.trainer.progress, self.trainer.material.metric
+        best = {"best_epoch": progress.best_epoch, "metric": metric, "validation": progress.best}
+        self._line(event="end", run=str(self.run.folder), **best)
 
     def _line(self, **content: Any) -> None:
         import json
@@ -238,7 +320,8 @@ def stop_on_signal() -> Iterator[Any]:
 
     def ask(number: int, _: Any) -> None:
         asked.append(number)
-        say("Stopping after this step …")
+        # Straight to the terminal: whoever prints just now may hold a lock, and would be waited for forever.
+        os.write(2, "\nStopping after this step …\n".encode())
         signal.signal(number, before[number])
 
     before: dict[int, Any] = {

@@ -18,11 +18,11 @@ from quartet.contexts import Protocol, protocol_seeds
 from quartet.draw_curves import Bin
 from quartet.features import FeatureTable
 from quartet.findings import Finding
-from quartet.metrics import Measure, measures
-from quartet.predict import Predictor
+from quartet.metrics import Measure, calibration_bins, measures
+from quartet.predict import Predictor, Question
 from quartet.run import Run
 from quartet.splits import Split
-from quartet.tasks import Seeds, Task
+from quartet.tasks import Task
 
 Scores = NDArray[np.float64]
 
@@ -62,8 +62,11 @@ def evaluate_run(
     labels = task.vault.open(f"evaluate {run.folder.name}") if split == "test" else task.seeds(split).target
     target = np.asarray(labels)
     seeds = protocol_seeds(task, split, protocol)
-    scores = {"quartet": _run_scores(run, task, seeds, split, protocol)}
-    rows, left_out = fit_baselines(task, FeatureTable.fit(task.database, task.splits.val))
+    predictor = Predictor.load(run.folder)
+    features = FeatureTable.encode(task.database, predictor.checkpoint.statistics)
+    question = Question(task.database, features, seeds)
+    scores = {"quartet": _run_scores(run, predictor, question, split, protocol)}
+    rows, left_out = fit_baselines(task, features)
     for finding in left_out:
         report(finding)
     if protocol == "rolling":  # labels of the split itself are known once their windows have closed
@@ -78,7 +81,9 @@ def evaluate_run(
     return Evaluation(task.name, split, protocol, len(target), found, bins)
 
 
-def _run_scores(run: Run, task: Task, seeds: Seeds, split: Split, protocol: Protocol) -> Scores:
+def _run_scores(
+    run: Run, predictor: Predictor, question: Question, split: Split, protocol: Protocol
+) -> Scores:
     """The scores that the run kept, or live ones under another protocol than it was trained with."""
     if protocol == run.recipe.protocol:
         kept = pq.read_table(run.folder / "predictions" / f"{split}.parquet")
@@ -86,12 +91,10 @@ def _run_scores(run: Run, task: Task, seeds: Seeds, split: Split, protocol: Prot
             return np.asarray(kept["score"])
         names = [name for name in kept.column_names if name.startswith("score_")]
         return np.stack([np.asarray(kept[name]) for name in names], 1)
-    predictor = Predictor.load(run.folder)
-    return predictor.checkpoint.target.scores(predictor.ask(task.database, seeds))
+    return predictor.checkpoint.target.scores(predictor.ask(question))
 
 
-def _bins(labels: NDArray[Any], score: Scores, count: int = 10) -> tuple[Bin, ...]:
-    """Predictions in groups of equal number, from the lowest scores to the highest."""
-    order = np.argsort(score, kind="stable")
-    groups = [group for group in np.array_split(order, count) if len(group)]
-    return tuple(Bin(float(score[g].mean()), float(labels[g].mean()), len(g)) for g in groups)
+def _bins(labels: NDArray[Any], score: Scores) -> tuple[Bin, ...]:
+    """Predictions of like size in groups, from the lowest scores to the highest: those of the calibration error."""
+    found = zip(*calibration_bins(labels, score), strict=True)
+    return tuple(Bin(float(said / rows), float(came / rows), int(rows)) for rows, said, came in found if rows)

@@ -80,18 +80,31 @@ def brier(target: Array, score: Array, weight: Floats | None = None) -> float:
 
 
 def calibration_error(target: Array, score: Array, weight: Floats | None = None) -> float:
-    """The expected calibration error over ten bins of equal count.
+    """The expected calibration error: the mean, over rows, of |share of positives − mean score| in the row's bin.
 
-    It is the mean, over rows, of |share of positives − mean score| in the row's bin. Rows of equal score stay
-    together, in the bin where their middle falls, so that the order of the rows decides nothing. In a resample
-    rows stand repeatedly, which makes this error larger: its interval lies a little too high.
+    In a resample rows stand repeatedly, which makes this error larger: its interval lies a little too high.
+    """
+    count, said, came = calibration_bins(target, score, weight)
+    return float(np.abs(came - said).sum() / count.sum())
+
+
+def calibration_bins(
+    target: Array, score: Array, weight: Floats | None = None
+) -> tuple[Floats, Floats, Floats]:
+    """Of ten bins of equal count, by score: how many rows, the sum of their scores, and how many are positive.
+
+    Rows of equal score stay together, in the bin where their middle falls, so that the order of the rows decides
+    nothing; a bin that this leaves empty has zeros.
     """
     value, negative, positive = _by_score(target, score, weight)
     count = negative + positive
     middle = np.cumsum(count) - count / 2
     bins = np.minimum(NUM_BINS * middle / count.sum(), NUM_BINS - 1).astype(np.int64)
-    gaps = np.bincount(bins, positive - count * value)
-    return float(np.abs(gaps).sum() / count.sum())
+
+    def sums(part: Floats) -> Floats:
+        return np.asarray(np.bincount(bins, part, NUM_BINS), np.float64)
+
+    return sums(count), sums(count * value), sums(positive)
 
 
 def log_loss(target: Array, score: Array, weight: Floats | None = None) -> float:

@@ -5,7 +5,9 @@ Validation, evaluation and live prediction all go through `answers`, so they are
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -36,6 +38,7 @@ from quartet.times import parse_instant, to_arrow
 from quartet.tokens import Tokenizer
 
 BATCH = 512  # seeds of a batch: a fixed number, because its size decides the last bits of an answer
+AT_ONCE = 32 * BATCH  # seeds that are sampled together: whole batches, so that their bits stay the same
 
 
 def answers(
@@ -45,17 +48,47 @@ def answers(
     precision: Precision = "auto",
     progress: Progress = lambda _: None,
 ) -> NDArray[np.float64]:
-    """(S, outputs) answers to all seeds of a context, at evaluation."""
+    """(S, outputs) answers to all seeds of a context, at evaluation.
+
+    Each thread takes whole batches: none waits for another, and the bits do not depend on how many there are.
+    """
     device = next(model.parameters()).device
     model.eval()
-    found = [np.empty((0, model.schema.num_outputs))]
-    with torch.inference_mode(), autocast(device.type, precision):
-        for first in range(0, len(context), BATCH):
-            places = np.arange(first, min(first + BATCH, len(context)))
-            batch = tokenizer(select(context, places)).to(device)
-            found.append(model(batch).double().cpu().numpy())
-            progress(len(places))
-    return np.concatenate(found)
+
+    def answer(first: int) -> NDArray[np.float64]:
+        places = np.arange(first, min(first + BATCH, len(context)))
+        with torch.inference_mode(), autocast(device.type, precision):
+            found: NDArray[np.float64] = (
+                model(tokenizer(select(context, places)).to(device)).double().cpu().numpy()
+            )
+        progress(len(found))
+        return found
+
+    parts = [np.empty((0, model.schema.num_outputs))]
+    with _threads(torch.get_num_threads() if device.type == "cpu" else 1) as pool:
+        parts += pool.map(answer, range(0, len(context), BATCH))
+    return np.concatenate(parts)
+
+
+@contextmanager
+def _threads(count: int) -> Iterator[ThreadPoolExecutor]:
+    """A pool of threads in each of which torch computes with one."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with ThreadPoolExecutor(count) as pool:
+            yield pool
+    finally:
+        torch.set_num_threads(before)
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """What a model is asked: seeds of a database that it can read."""
+
+    database: Database
+    features: FeatureTable
+    seeds: Seeds
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,28 +120,40 @@ class Predictor:
         `entities` are keys of the entity table (all that are known then, if none are given); `at` is one time
         or one for each entity (the last time of the database, if none is given). Contexts are sampled live.
         """
-        visible_part = database.without(self._hidden(database))
-        table = visible_part[self.entity_table]
-        seeds = _seeds(visible_part, table, entities, at)
-        answer = self.ask(visible_part, seeds, progress, report)
-        return self.scored(table, visible_part, seeds, answer)
+        return self.score(self.question(database, entities, at, report), progress)
 
-    def ask(
+    def question(
         self,
         database: Database,
-        seeds: Seeds,
-        progress: Progress = lambda _: None,
+        entities: Sequence[Any] | None = None,
+        at: str | int | Sequence[str | int] | None = None,
         report: Callable[[Finding], None] = lambda _: None,
-    ) -> NDArray[np.float64]:
-        """The (S, outputs) answers to seeds of a database, which may have grown since training."""
-        checkpoint = self.checkpoint
-        features = FeatureTable.encode(database, checkpoint.statistics)
+    ) -> Question:
+        """Seeds of a database, which may have grown since training; an error names what the model cannot read."""
+        seen = self.checkpoint.view(database)
+        features = FeatureTable.encode(seen, self.checkpoint.statistics)
+        self.checkpoint.check_structure(seen)
         for finding in features.findings:
             report(finding)
-        graph = TemporalGraph.build(database)
-        context = sample(graph, seeds, checkpoint.recipe.sampler)
-        tokenizer = Tokenizer(graph, features)
-        return answers(checkpoint.model, tokenizer, context, checkpoint.recipe.precision, progress)
+        return Question(seen, features, _seeds(seen, seen[self.entity_table], entities, at))
+
+    def score(self, question: Question, progress: Progress = lambda _: None) -> pa.Table:
+        """The answers to a question as a table; `progress` is told how many more seeds are done."""
+        table = question.database[self.entity_table]
+        return self.scored(table, question.database, question.seeds, self.ask(question, progress))
+
+    def ask(self, question: Question, progress: Progress = lambda _: None) -> NDArray[np.float64]:
+        """The (S, outputs) answers to all seeds, some at a time: memory does not grow with their number."""
+        model, recipe, seeds = self.checkpoint.model, self.checkpoint.recipe, question.seeds
+        graph = TemporalGraph.build(question.database)
+        tokenizer = Tokenizer(graph, question.features)
+        found = [np.empty((0, model.schema.num_outputs))]
+        for first in range(0, len(seeds), AT_ONCE):
+            some = slice(first, first + AT_ONCE)
+            asked = Seeds(seeds.node[some], seeds.time[some], None)
+            context = sample(graph, asked, recipe.sampler, torch.get_num_threads())
+            found.append(answers(model, tokenizer, context, recipe.precision, progress))
+        return np.concatenate(found)
 
     def scored(self, table: Table, database: Database, seeds: Seeds, answer: NDArray[np.float64]) -> pa.Table:
         """Answers as a table that people and programs can read."""
@@ -130,11 +175,6 @@ class Predictor:
             if said:
                 columns["calibrated"] = pa.array(Calibration(**said)(answer[:, 0]))
         return pa.table(columns)
-
-    def _hidden(self, database: Database) -> list[tuple[str, str]]:
-        """The columns that the task hides, those of them that this database has."""
-        pairs = [(table, column) for table, column in self.checkpoint.task["hidden_columns"]]
-        return [(t, c) for t, c in pairs if t in database.tables and c in database[t].data.column_names]
 
 
 def _seeds(

@@ -29,10 +29,13 @@ class Recipe:
     samplers: SamplerConfig = field(default_factory=SamplerConfig)
     batch_size: int = 512
     epochs: int = 100
-    learning_rate: float = 1e-4  # of Adam, constant
+    learning_rate: float = 1e-4  # of Adam, at its highest
+    schedule: Literal["constant", "cosine"] = "constant"  # cosine: a short rise, then down to zero at the end
     weight_decay: float = 5e-5  # coupled, as Adam has it
     clip_norm: float = 1.0
     seeds_per_epoch: int | None = None  # None: all; else so many, other ones in each epoch
+    recent_share: float = 1.0  # of the training seeds only the latest, this share of them
+    validation_seeds: int | None = None  # epochs are compared on so many, always the same ones; None: all
     group_by_time: bool = False  # batches of few distinct times: cheaper, in another order
     protocol: Literal["frozen", "rolling"] = "frozen"
     precision: Precision = "auto"
@@ -40,7 +43,7 @@ class Recipe:
     rng_seed: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("batch_size", "epochs", "seeds_per_epoch"):
+        for name in ("batch_size", "epochs", "seeds_per_epoch", "validation_seeds"):
             value = getattr(self, name)
             if value is not None and (not isinstance(value, int) or value < 1):
                 raise UsageError("C02", f"{name} is {value!r}", "give a whole number above 0")
@@ -48,6 +51,10 @@ class Recipe:
             value = getattr(self, name)
             if value is not None and not value > 0:
                 raise UsageError("C02", f"{name} is {value!r}", "give a number above 0")
+        if not 0 < self.recent_share <= 1:
+            raise UsageError(
+                "C02", f"recent_share is {self.recent_share!r}", "give a share above 0, at most 1"
+            )
         if not self.weight_decay >= 0:
             raise UsageError("C02", f"weight_decay is {self.weight_decay!r}", "give 0 or a number above")
         for name, allowed in _CHOICES.items():
@@ -96,7 +103,11 @@ class Recipe:
         return hashlib.sha256(json.dumps(self.to_dict(), sort_keys=True).encode()).hexdigest()
 
 
-_CHOICES = {"protocol": ("frozen", "rolling"), "precision": ("auto", "fp32", "bf16")}
+_CHOICES = {
+    "protocol": ("frozen", "rolling"),
+    "precision": ("auto", "fp32", "bf16"),
+    "schedule": ("constant", "cosine"),
+}
 
 
 def _read(preset: str) -> dict[str, Any]:

@@ -27,8 +27,9 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from quartet.calibration import Calibration
-from quartet.checkpoint import Checkpoint, save_checkpoint
+from quartet.checkpoint import Checkpoint, save_checkpoint, structure
 from quartet.contexts import task_context
+from quartet.distributed import ALONE, Processes
 from quartet.draw_curves import curves_svg
 from quartet.errors import UsageError
 from quartet.files import new_file, new_folder
@@ -192,22 +193,28 @@ def train_run(
     on_step: Callable[[int], None] = lambda _: None,
     must_stop: Callable[[], bool] = lambda: False,
     cache: Path | None = None,
+    on_begin: Callable[[Trainer], None] = lambda _: None,
+    processes: Processes = ALONE,
 ) -> Trainer | None:
-    """Trains from where the run stands to its end; None if it was stopped, with its state kept."""
-    trainer = Trainer(material, recipe)
+    """Trains from where the run stands to its end; None if it was stopped, with its state kept.
+
+    Of several processes the first alone writes.
+    """
+    trainer = Trainer(material, recipe, processes)
     run.restore_state(trainer)
+    processes.wait()  # until all have read the state, which goes away at the end
+    on_begin(trainer)
 
     def keep(epoch: Epoch) -> None:
-        run.write_history(trainer.progress.history, material.metric)
-        run.save_state(trainer)
+        if processes.is_first:
+            run.write_history(trainer.progress.history, material.metric)
+            run.save_state(trainer)
         on_epoch(epoch)
 
     is_done = trainer.run(keep, on_step, must_stop)
-    if not is_done:
-        run.save_state(trainer)
-        return None
-    run.finish(trainer, cache)
-    return trainer
+    if processes.is_first:
+        run.finish(trainer, cache) if is_done else run.save_state(trainer)
+    return trainer if is_done else None
 
 
 def task_facts(task: Task) -> dict[str, Any]:
@@ -221,6 +228,7 @@ def task_facts(task: Task) -> dict[str, Any]:
         "horizon": spec.horizon,
         "classes": task.classes,
         "hidden_columns": [list(pair) for pair in spec.hidden_columns],
+        "structure": structure(task.database),
         "val_timestamp": task.splits.val,
         "test_timestamp": task.splits.test,
         "fingerprint": task.database.fingerprint,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from rich.console import Console, Group, RenderableType
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, ProgressColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as ProgressBar
 from rich.table import Table as Grid
 from rich.text import Text
@@ -43,16 +44,27 @@ def console() -> Console:
 @contextmanager
 def progress_bar(label: str, total: int) -> Iterator[Callable[[int], None]]:
     """Something to tell how many more are done: a bar in a terminal, a line at the end elsewhere."""
-    out = Console(stderr=True, highlight=False)
-    if not out.is_terminal:
-        begin = time.perf_counter()
-        yield lambda _: None
-        out.print(f"{label}: {total:,} in {time.perf_counter() - begin:.1f} s")
-        return
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with ProgressBar(*columns, console=out, transient=True) as bar:
+    begin = time.perf_counter()
+    with new_bar(TimeRemainingColumn()) as bar:
         work = bar.add_task(label, total=total)
         yield lambda done: bar.advance(work, done)
+    if not bar.console.is_terminal:
+        bar.console.print(f"{label}: {total:,} in {time.perf_counter() - begin:.1f} s")
+
+
+def new_bar(*columns: ProgressColumn) -> ProgressBar:
+    """A bar on the error output, below all that is printed meanwhile, gone when it is done; only in a terminal."""
+    out = Console(stderr=True, highlight=False)
+    return ProgressBar(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        *columns,
+        console=out,
+        transient=True,
+        redirect_stdout=sys.stdout.isatty(),  # what goes to a file or a pipe is not ours to move
+        disable=not out.is_terminal,
+    )
 
 
 def new_grid(title: str, *columns: str, right: tuple[str, ...] = ()) -> Grid:

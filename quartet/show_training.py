@@ -1,31 +1,130 @@
-"""What people see of a run: what it was asked, a line for each epoch, and how the result compares."""
+"""What people see of a run: what it was asked and will cost, how it goes, and how the result compares."""
 
 from __future__ import annotations
 
+import time
+from types import TracebackType
+
 import numpy as np
 import pyarrow as pa
+import torch
 from rich.console import Group, RenderableType
+from rich.progress import TextColumn
 from rich.text import Text
 
+from quartet.cost import Cost, measured_cost
 from quartet.evaluate import Evaluation, Row
 from quartet.metrics import Measure
-from quartet.nn.model import Quartet
+from quartet.nn.precision import autocast
 from quartet.printable import printable
-from quartet.recipe import Recipe
-from quartet.show import new_grid, no_history
+from quartet.run import Run
+from quartet.show import console, new_bar, new_grid, no_history
 from quartet.tasks.vault import balance
 from quartet.times import show_instant
-from quartet.train import Epoch, Material
+from quartet.train import Epoch, Trainer
+
+SECONDS_BETWEEN_LINES = 30.0
 
 
-def material_view(material: Material, recipe: Recipe, model: Quartet, preset: str) -> RenderableType:
+class TrainingView:
+    """A run as people follow it: what it will take, then a line for each epoch.
+
+    Below them, in a terminal, is a bar of the epoch under way; elsewhere a long epoch has a line now and then.
+    """
+
+    def __init__(self, run: Run, preset: str) -> None:
+        self.run, self.preset = run, preset
+        self.bar = new_bar(TextColumn("{task.fields[note]}"))
+
+    def __enter__(self) -> TrainingView:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: BaseException | TracebackType | None) -> None:
+        self.bar.stop()
+
+    def begin(self, trainer: Trainer) -> None:
+        """Shows what the run is about and measures what it will cost; the trainer stays as it is."""
+        cost = measured_cost(trainer)
+        console().print(material_view(trainer, cost, self.preset))
+        self.pace = Pace(trainer, cost)
+        self.line_at = time.perf_counter()
+        self.work = self.bar.add_task("", total=trainer.seeds_an_epoch, note="")
+        self._tell()
+        self.bar.start()
+
+    def step(self, num_seeds: int) -> None:
+        self.pace.step(num_seeds)
+        self._tell()
+
+    def epoch(self, epoch: Epoch) -> None:
+        print(
+            epoch_line(epoch, self.pace.trainer.material.metric, self.pace.trainer.recipe.epochs), flush=True
+        )
+        self.pace.epoch(epoch)
+        self.line_at = time.perf_counter()
+        self._tell()
+
+    def end(self) -> None:
+        progress, metric = self.pace.trainer.progress, self.pace.trainer.material.metric
+        best = f"Best: epoch {progress.best_epoch + 1}, validation {metric} {progress.best:.4f}."
+        print(f"{best} Everything is in {self.run.folder}")
+
+    def _tell(self) -> None:
+        """Brings the bar up to date, or writes a line if the last one is long ago."""
+        pace = self.pace
+        self.bar.update(self.work, description=pace.label, completed=pace.done, note=pace.note)
+        if not self.bar.disable or time.perf_counter() - self.line_at < SECONDS_BETWEEN_LINES:
+            return
+        self.line_at = time.perf_counter()
+        self.bar.console.print(f"{pace.label}  {pace.done:,} seeds, {pace.note}")
+
+
+class Pace:
+    """How fast a run goes, from its own steps once there are some, and what is left of it."""
+
+    def __init__(self, trainer: Trainer, cost: Cost) -> None:
+        self.trainer, self.cost = trainer, cost
+        begun = trainer.progress.batch * trainer.recipe.batch_size
+        self.done = min(begun, trainer.seeds_an_epoch)  # seeds of the epoch under way
+        self.seeds, self.begin = 0, trainer.progress.seconds
+
+    def step(self, num_seeds: int) -> None:
+        self.done, self.seeds = self.done + num_seeds, self.seeds + num_seeds
+        self.cost = Cost((self.trainer.progress.seconds - self.begin) / self.seeds, self.cost.validation)
+
+    def epoch(self, epoch: Epoch) -> None:
+        self.done, self.cost = 0, Cost(self.cost.seed, epoch.validation_seconds)
+
+    @property
+    def label(self) -> str:
+        epochs = self.trainer.recipe.epochs
+        return f"epoch {min(self.trainer.progress.epoch + 1, epochs):>3}/{epochs}"
+
+    @property
+    def note(self) -> str:
+        left = self.cost.left(self.trainer)
+        doing = (
+            "validating" if self.done >= self.trainer.seeds_an_epoch else f"{1 / self.cost.seed:,.0f} seeds/s"
+        )
+        return f"{doing}, {duration(left)} left" if left else "keeping the best"
+
+
+def duration(seconds: float) -> str:
+    """`2.5 s`, `40 s`, `12 min`, `3.5 h`: about how long something takes."""
+    if seconds < 99.5:
+        return f"{seconds:.0f} s" if seconds >= 9.95 else f"{seconds:.1f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 99.5 * 60 else f"{seconds / 3600:.1f} h"
+
+
+def material_view(trainer: Trainer, cost: Cost, preset: str) -> RenderableType:
     """The first lines of a run: what was inferred and what it will cost."""
+    material, recipe = trainer.material, trainer.recipe
     task, spec = material.task, material.task.spec
     train, val = material.contexts["train"], material.contexts["val"]
     grid = new_grid("", "", " ")
     alone = no_history(material.graph, task.seeds("train"))
-    per_epoch = min(len(train), recipe.seeds_per_epoch or len(train))
     ends = [show_instant(end) for end in (task.splits.val, task.splits.test)]
+    width = f"width {recipe.model.width}, {preset}"
     rows = [
         ("task", f"{task.name}: {spec.type.replace('_', ' ')} of {spec.entity_table}, by {material.metric}"),
         ("splits", f"train to {ends[0]}, validation to {ends[1]}, then test ({recipe.protocol})"),
@@ -33,16 +132,40 @@ def material_view(material: Material, recipe: Recipe, model: Quartet, preset: st
         ("labels", f"{balance(material.labels['train'])} in training"),
         ("no history", f"{int(alone.sum()):,} training seeds ({alone.mean():.1%})"),
         ("context", f"{np.diff(train.local_start).mean():.0f} distinct rows a seed"),
-        ("model", f"{num_parameters(model) / 1e6:.2f} M parameters, width {recipe.model.width}, {preset}"),
-        ("epochs", f"{recipe.epochs} of {per_epoch:,} seeds, in batches of {recipe.batch_size}"),
+        ("model", f"{num_parameters(trainer) / 1e6:.2f} M parameters, {width}"),
+        ("epochs", _epochs(trainer)),
+        ("device", _device(trainer)),
+        ("cost", _cost(trainer, cost)),
     ]
     for name, text in rows:
-        grid.add_row(Text(name, style="dim"), Text(text))
+        grid.add_row(Text(name, style="dim"), Text(printable(text)))
     return Group(grid, Text())
 
 
-def num_parameters(model: Quartet) -> int:
-    return sum(parameter.numel() for parameter in model.parameters())
+def num_parameters(trainer: Trainer) -> int:
+    return sum(parameter.numel() for parameter in trainer.model.parameters())
+
+
+def _epochs(trainer: Trainer) -> str:
+    recipe, done = trainer.recipe, trainer.progress.epoch
+    going_on = f"; {done} of them done before" if trainer.progress.step else ""
+    return f"{recipe.epochs} of {trainer.seeds_an_epoch:,} seeds, in batches of {recipe.batch_size}{going_on}"
+
+
+def _device(trainer: Trainer) -> str:
+    """Where the run computes, with how many threads, and in which floating point type."""
+    device = next(trainer.model.parameters()).device.type
+    with autocast(device, trainer.recipe.precision):
+        precision = "bf16" if torch.is_autocast_enabled(device) else "fp32"
+    threads = torch.get_num_threads()
+    return f"{device}, {threads} thread{'' if threads == 1 else 's'}, {precision}"
+
+
+def _cost(trainer: Trainer, cost: Cost) -> str:
+    recipe = trainer.recipe
+    an_epoch, left = cost.seed * trainer.seeds_an_epoch + cost.validation, cost.left(trainer)
+    limit = f", training stopped after {duration(recipe.time_limit)}" if recipe.time_limit else ""
+    return f"about {duration(an_epoch)} an epoch, {duration(left)} in all{limit}"
 
 
 def epoch_line(epoch: Epoch, metric: str, num_epochs: int) -> str:
@@ -79,13 +202,14 @@ def _is_best(row: Row, name: str, evaluation: Evaluation) -> bool:
     return row.measures[name].value == best
 
 
-def scores_view(scores: pa.Table, most: int = 20) -> RenderableType:
-    """The first scores, highest first."""
-    by = "score" if "score" in scores.column_names else scores.column_names[0]
-    ordered = scores.sort_by([(by, "descending")]) if by == "score" else scores
-    grid = new_grid(
-        f"{scores.num_rows:,} predictions", *scores.column_names, right=tuple(scores.column_names)
-    )
+def scores_view(scores: pa.Table, most: int = 10) -> RenderableType:
+    """The highest scores; of several classes, where there is no one score, the first rows."""
+    has_score = "score" in scores.column_names
+    ordered = scores.sort_by([("score", "descending")]) if has_score else scores
+    title = f"{scores.num_rows:,} predictions"
+    if scores.num_rows > most:
+        title += f", the {'highest' if has_score else 'first'} {most}"
+    grid = new_grid(title, *scores.column_names, right=tuple(scores.column_names))
     for row in ordered.slice(0, most).to_pylist():
         grid.add_row(*(_cell(value) for value in row.values()))
     return grid

@@ -12,7 +12,7 @@ import torch
 
 def free_cores() -> int:
     """The cores that this process may use, less those that others keep busy."""
-    allowed = len(os.sched_getaffinity(0))
+    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     busy = os.getloadavg()[0]
     return max(1, min(allowed, round(allowed - busy)))
 

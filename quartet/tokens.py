@@ -72,6 +72,7 @@ class TokenBatch:
     num_temporal: Tensor  # (T,)
     time_index: Tensor  # (B,)
     parts: tuple[Part, ...]
+    whole_sketch: Tensor | None = None  # (G, sketch) of all seeds of a step, where these are a part of them
 
     def __len__(self) -> int:
         return len(self.seed_row)

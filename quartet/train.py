@@ -2,13 +2,19 @@
 
 Nothing random is remembered: the order of seeds, the noise and the dropout of a step are functions of the recipe's
 `rng_seed` and the step's number. A run that was interrupted therefore goes on as if it had not been.
+
+A batch may be cut: among processes (`distributed.py`), and in each into micro-batches that fit in memory
+(`memory.py`). Either way a step is that of the whole batch, but for rounding and for which numbers dropout drops.
 """
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -18,21 +24,25 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from quartet.contexts import task_context
+from quartet.distributed import ALONE, Processes
 from quartet.errors import DataError, ResourceError
 from quartet.features import FeatureTable
 from quartet.findings import Finding
 from quartet.graph import TemporalGraph
+from quartet.memory import free_bytes, seeds_that_fit
 from quartet.metrics import higher_is_better, main_metric, selection_score
-from quartet.nn.accumulate import backward_in_parts
+from quartet.nn.accumulate import Answer, PartAnswer, backward_in_parts
 from quartet.nn.model import ModelSchema, Quartet
 from quartet.nn.precision import autocast
 from quartet.nn.targets import Target, fit_target
-from quartet.predict import answers
+from quartet.predict import BATCH, answers
 from quartet.recipe import Recipe
 from quartet.samplers.context import Context
 from quartet.samplers.select import select
 from quartet.tasks import Task
 from quartet.tokens import TokenBatch, Tokenizer, shuffled_places
+
+_RISE = 0.05  # of a run: the share in which a cosine schedule rises
 
 Report = Callable[[Finding], None]
 
@@ -114,9 +124,17 @@ class Progress:
 class Trainer:
     """A model under training. `run` goes on until the recipe is done, or something asks it to stop."""
 
-    def __init__(self, material: Material, recipe: Recipe, device: str = "cpu") -> None:
-        self.material, self.recipe, self.device = material, recipe, device
-        self.model = new_model(material, recipe).to(device)
+    def __init__(
+        self,
+        material: Material,
+        recipe: Recipe,
+        processes: Processes = ALONE,
+        micro_batch: int | None = None,
+    ) -> None:
+        self.material, self.recipe, self.processes = material, recipe, processes
+        self.device = torch.device(processes.device)
+        self.model = new_model(material, recipe).to(self.device)
+        self.last_answer = processes.synchronised(PartAnswer(self.model))
         self.optimizer = torch.optim.Adam(
             self.model.parameters(), lr=recipe.learning_rate, weight_decay=recipe.weight_decay
         )
@@ -124,6 +142,10 @@ class Trainer:
         self.progress = Progress()
         self.best_weights: dict[str, Tensor] = {}
         self.target = torch.tensor(material.labels["train"])
+        self.places = _latest(material.contexts["train"].seed_time, recipe.recent_share)
+        self.watched = _some(len(material.contexts["val"]), recipe.validation_seeds)
+        if micro_batch is not None:
+            self.micro_batch = micro_batch
 
     # --- the loop -----------------------------------------------------------------------------------
 
@@ -138,7 +160,7 @@ class Trainer:
         while progress.epoch < self.recipe.epochs and not self._out_of_time():
             places = self.epoch_places(progress.epoch)
             while progress.batch < len(places):
-                if must_stop():
+                if self.processes.any(must_stop()):
                     return False
                 self._step(places[progress.batch])
                 on_step(len(places[progress.batch - 1]))
@@ -151,44 +173,88 @@ class Trainer:
         """The seeds of an epoch in batches: a function of the recipe and the epoch's number."""
         recipe, context = self.recipe, self.material.contexts["train"]
         rng = np.random.default_rng([recipe.rng_seed, epoch])
-        chosen = rng.permutation(len(context))[: recipe.seeds_per_epoch]
+        chosen = rng.permutation(self.places)[: recipe.seeds_per_epoch]
         times = context.time_index[chosen] if recipe.group_by_time else None
         return [chosen[batch] for batch in shuffled_places(len(chosen), recipe.batch_size, rng, times)]
 
+    @property
+    def seeds_an_epoch(self) -> int:
+        return min(len(self.places), self.recipe.seeds_per_epoch or len(self.places))
+
+    @cached_property
+    def micro_batch(self) -> int:
+        """How many seeds this process takes at a time: its share of a batch, or less where memory is short."""
+        own, _ = self._own(max(self.epoch_places(0), key=len))
+        free = free_bytes(self.processes.device) // self.processes.num_sharing_memory
+        return seeds_that_fit(self.model, lambda count: self._tokens(own[:count]), len(own), free)
+
     def _step(self, places: NDArray[np.int64]) -> None:
         """One step of Adam on the mean loss of a batch."""
-        begin, progress = time.perf_counter(), self.progress
-        torch.manual_seed((self.recipe.rng_seed << 32) + progress.step)  # of dropout
+        own, weight = self._own(places)
+        micro_batches = np.array_split(own, -(-len(own) // self.micro_batch))
+        begin, progress = time.perf_counter(), self.progress  # `micro_batch` is counted before
+        # Of dropout: other masks in every process.
+        torch.manual_seed((self.recipe.rng_seed << 32) + (self.processes.rank << 26) + progress.step)
         self.model.train()
-        context = select(self.material.contexts["train"], places)
-        batch = self.tokenizer(context, draw=progress.step + 1).to(self.device)
-        loss = self._backward(batch, self.target[places].to(self.device))
+        self.optimizer.zero_grad(set_to_none=True)
+        loss = self._backward(places, micro_batches, weight)
         norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.recipe.clip_norm)
         if not torch.isfinite(norm) or not np.isfinite(loss):
             raise self._not_finite(loss)
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.recipe.learning_rate * self._rate_share()
         self.optimizer.step()
         progress.batch, progress.step = progress.batch + 1, progress.step + 1
         progress.loss += loss * len(places)
-        took = time.perf_counter() - begin
+        took = self.processes.mean(time.perf_counter() - begin)  # so that time runs out in all at once
         progress.seconds, progress.epoch_seconds = progress.seconds + took, progress.epoch_seconds + took
 
-    def _backward(self, batch: TokenBatch, target: Tensor) -> float:
-        self.optimizer.zero_grad(set_to_none=True)
+    def _rate_share(self) -> float:
+        """The share of the learning rate for this step, by how much of the recipe, or of its time, is done."""
+        if self.recipe.schedule == "constant":
+            return 1.0
+        steps = -(-self.seeds_an_epoch // self.recipe.batch_size) * self.recipe.epochs
+        done = (self.progress.step + 0.5) / steps
+        if self.recipe.time_limit is not None:
+            done = max(done, min(1.0, self.progress.seconds / self.recipe.time_limit))
+        return min(done / _RISE, (1 + math.cos(math.pi * done)) / 2)
+
+    def _backward(
+        self, places: NDArray[np.int64], micro_batches: list[NDArray[np.int64]], weight: float
+    ) -> float:
+        """The mean loss of a batch, of which this process takes its share; its gradient is left in the model."""
+        sketch = torch.from_numpy(self.material.contexts["train"].sketch[places]).to(self.device)
+        self.model.observe(sketch)
+        *others, last = micro_batches
+        with _explained(f"{len(last):,} seeds at a time at width {self.recipe.model.width}"):
+            with self.last_answer.no_sync():
+                losses = [self._add_gradient(micro, weight, sketch, self.model.answer) for micro in others]
+            losses.append(self._add_gradient(last, weight, sketch, self.last_answer))
+        return self.processes.mean(sum(losses))
+
+    def _add_gradient(
+        self, places: NDArray[np.int64], weight: float, sketch: Tensor, last_answer: Answer
+    ) -> float:
+        """The weighted loss of some seeds, whose gradient is added to the model's."""
+        batch = replace(self._tokens(places), whole_sketch=sketch)
+        target = self.target[places].to(self.device)
 
         def loss(answer: Tensor, seed: Tensor) -> Tensor:
-            return self.material.target.loss(answer.float(), target[seed]).sum() / len(target)
+            return self.material.target.loss(answer.float(), target[seed]).sum() * weight
 
-        try:
-            with autocast(self.device, self.recipe.precision):
-                return float(backward_in_parts(self.model, batch, loss))
-        except (MemoryError, RuntimeError) as error:
-            if isinstance(error, RuntimeError) and "memory" not in str(error):
-                raise
-            raise ResourceError(
-                "C11",
-                f"not enough memory for a step of {len(batch):,} seeds at width {self.recipe.model.width}",
-                "lower batch_size, local_budget, width or local_layers",
-            ) from error
+        with autocast(self.device.type, self.recipe.precision):
+            return float(backward_in_parts(self.model, batch, loss, last_answer))
+
+    def _own(self, places: NDArray[np.int64]) -> tuple[NDArray[np.int64], float]:
+        """This process's share of a batch, and what each of its seeds weighs: gradients are averaged at the end."""
+        own = places[self.processes.share(len(places))]
+        if not len(own):  # more processes than seeds: it goes along with one that weighs nothing
+            return places[:1], 0.0
+        return own, self.processes.count / len(places)
+
+    def _tokens(self, places: NDArray[np.int64]) -> TokenBatch:
+        context = select(self.material.contexts["train"], places)
+        return self.tokenizer(context, draw=self.progress.step + 1).to(self.device)
 
     def _end_epoch(self, num_seeds: int) -> Epoch:
         progress = self.progress
@@ -216,16 +282,24 @@ class Trainer:
         return done
 
     def validate(self) -> float:
-        """The main metric on validation: predict, then evaluate."""
-        scores = self.material.target.scores(self.answers("val"))
-        value = selection_score(self.material.task.spec.type, self.material.labels["val"], scores)
+        """The main metric on validation: predict, each process some batches, then evaluate."""
+        own = self.processes.share(-(-len(self.watched) // BATCH))  # whole batches: their sizes decide bits
+        places = self.watched[own.start * BATCH : own.stop * BATCH]
+        answer = self._answers(select(self.material.contexts["val"], places))
+        scores = self.material.target.scores(np.concatenate(self.processes.joined([answer])))
+        labels = self.material.labels["val"][self.watched]
+        value = selection_score(self.material.task.spec.type, labels, scores)
         return value if higher_is_better(self.material.metric) else -value
 
     def _is_better(self, one: float, other: float) -> bool:
         return one > other if higher_is_better(self.material.metric) else one < other
 
     def answers(self, split: str) -> NDArray[np.float64]:
-        return answers(self.model, self.tokenizer, self.material.contexts[split], self.recipe.precision)
+        """The answers of this process alone to all seeds of a split."""
+        return self._answers(self.material.contexts[split])
+
+    def _answers(self, context: Context) -> NDArray[np.float64]:
+        return answers(self.model, self.tokenizer, context, self.recipe.precision)
 
     def use_best(self) -> None:
         """Puts the weights of the best epoch in place; without any, the last stay."""
@@ -276,6 +350,33 @@ class Trainer:
                 kept[number] = parts
         groups = self.optimizer.state_dict()["param_groups"]
         self.optimizer.load_state_dict({"state": kept, "param_groups": groups})
+
+
+_NO_MEMORY = ("memory", "could not create a primitive")  # what torch says, and oneDNN inside it
+
+
+@contextmanager
+def _explained(what: str) -> Iterator[None]:
+    """Turns a lack of memory into C11, and leaves other errors as they are."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and not any(words in str(error) for words in _NO_MEMORY):
+            raise
+        raise ResourceError(
+            "C11", f"not enough memory for {what}", "lower batch_size, local_budget, width or local_layers"
+        ) from error
+
+
+def _latest(times: NDArray[np.int64], share: float) -> NDArray[np.int64]:
+    """The places of the latest times, this share of all; those of one time stay together."""
+    first = np.quantile(times, 1 - share, method="lower") if share < 1 else times.min(initial=0)
+    return np.flatnonzero(times >= first)
+
+
+def _some(count: int, wanted: int | None) -> NDArray[np.int64]:
+    """So many places of `count`, always the same ones, in their order."""
+    return np.sort(np.random.default_rng(0).permutation(count)[:wanted])
 
 
 def _below(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:

@@ -21,8 +21,9 @@ FLOORS = [
     "tasks", "metrics", "baselines", "graph", "samplers", "cache", "contexts", "study", "export",
     "recipe", "calibration", "tokens", "nn.dropout", "nn.attention", "nn.table_encoder", "nn.encoders",
     "nn.token_mix", "nn.local", "nn.branches", "nn.model", "nn.accumulate", "nn.precision", "nn.targets",
-    "checkpoint", "predict", "train", "draw_curves", "run", "evaluate", "threads",
-    "draw", "draw_context", "show", "show_context", "show_training", "cli_models", "cli", "__main__",
+    "distributed", "memory", "checkpoint", "predict", "train", "cost", "draw_curves", "run", "evaluate", "board",
+    "submit", "threads", "draw", "draw_context", "show", "show_context", "show_training", "cli_models", "cli",
+    "__main__",
 ]  # fmt: skip
 SENTINELS = {"NEVER", "STATIC", "None"}
 # Where the times of rows are compared with something other than a sentinel, and why that is no leak.

@@ -116,6 +116,10 @@ def test_equal_scores_stay_in_the_bin_of_their_middle() -> None:
     target = np.array([1] + [1, 1] + [0] * 8 + [1] * 9)
     score = np.array([0.1] + [0.5] * 10 + [0.9] * 9)
     assert metrics.calibration_error(target, score) == pytest.approx((0.9 + 3.0 + 0.9) / 20, **EXACT)
+    rows, said, came = metrics.calibration_bins(target, score)
+    assert rows.tolist() == [1, 0, 0, 10, 0, 0, 0, 9, 0, 0]
+    assert said.tolist() == pytest.approx([0.1, 0, 0, 5.0, 0, 0, 0, 8.1, 0, 0], **EXACT)
+    assert came.tolist() == [1, 0, 0, 2, 0, 0, 0, 9, 0, 0]
 
 
 # --- RelBench -------------------------------------------------------------------------------------

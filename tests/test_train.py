@@ -14,6 +14,7 @@ import torch
 
 from quartet.checkpoint import load_checkpoint
 from quartet.errors import DataError, IntegrityError, QuartetError, UsageError
+from quartet.metrics import roc_auc
 from quartet.nn.model import Quartet
 from quartet.predict import Predictor
 from quartet.recipe import Recipe
@@ -223,3 +224,53 @@ def test_a_grown_database_is_scored_and_the_past_stays_as_it_was(run: Run, task:
                                ["C03", "C07"], "2023-06-01")  # fmt: skip
     after = predictor.predict(task.source, ["C03", "C07"], "2023-06-01")
     assert after.equals(before)
+
+
+def rates(material: Material, **changes: object) -> list[float]:
+    """The learning rate of each step, as a share of the recipe's."""
+    trainer = Trainer(material, TINY.changed(epochs=8, **changes))
+    found = []
+    trainer.run(on_step=lambda _: found.append(trainer.optimizer.param_groups[0]["lr"]))
+    return [rate / TINY.learning_rate for rate in found]
+
+
+def test_a_cosine_rises_shortly_and_ends_near_zero(material: Material) -> None:
+    shares = rates(material, schedule="cosine", seeds_per_epoch=320)  # five batches an epoch
+    assert len(shares) == 40
+    assert shares[:2] == pytest.approx([0.25, 0.75])
+    assert shares[2:] == sorted(shares[2:], reverse=True)
+    assert shares[2] > 0.98
+    assert shares[20] == pytest.approx(0.5, abs=0.03)
+    assert 0 < shares[-1] < 0.002
+    assert rates(material, schedule="constant", seeds_per_epoch=64) == [1.0] * 8
+
+
+def test_a_cosine_follows_the_time_limit(material: Material) -> None:
+    """Half of the time is over: the rate is that of the middle, however many steps were planned."""
+    trainer = Trainer(material, TINY.changed(schedule="cosine", epochs=1000, time_limit=1e6))
+    trainer.progress.seconds = 5e5
+    trainer._step(trainer.epoch_places(0)[0])
+    assert trainer.optimizer.param_groups[0]["lr"] == pytest.approx(TINY.learning_rate / 2, rel=1e-3)
+
+
+def test_the_latest_seeds_are_those_that_are_trained_on(material: Material) -> None:
+    times = material.contexts["train"].seed_time
+    trainer = Trainer(material, TINY.changed(recent_share=0.3, seeds_per_epoch=None))
+    used = np.concatenate(trainer.epoch_places(0))
+    left_out = np.setdiff1d(np.arange(len(times)), used)
+    assert len(np.unique(used)) == len(used) == trainer.seeds_an_epoch
+    assert times[left_out].max() < times[used].min()
+    assert 0.3 * len(times) <= len(used) < 0.3 * len(times) + (times == times[used].min()).sum() + 1
+
+
+def test_epochs_are_compared_on_some_validation_seeds(material: Material) -> None:
+    every, some = (Trainer(material, TINY.changed(validation_seeds=count)) for count in (None, 20))
+    assert every.watched.tolist() == list(range(len(material.labels["val"])))
+    assert len(some.watched) == len(set(some.watched.tolist())) == 20
+    labels = material.labels["val"][some.watched]
+    score = material.target.scores(some.answers("val"))[some.watched]
+    assert some.validate() == pytest.approx(roc_auc(labels, score), abs=1e-6)
+    assert (
+        Trainer(material, TINY.changed(validation_seeds=20, rng_seed=5)).watched.tolist()
+        == some.watched.tolist()
+    )

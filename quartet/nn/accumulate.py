@@ -1,25 +1,50 @@
 """The gradient of a batch, gathered part by part: only one part's activations are in memory at a time.
 
-What the parts share is computed once, before them. Each part runs backward into it and stops there; when all
-have, what they left goes on backward through it, once. The result is the gradient of the whole batch.
+What the parts share is computed once, before them. Each part runs backward into it and stops there, except for the
+last: with it, what the others left goes on backward too, in one go. The result is the gradient of the whole batch.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from quartet.nn.model import Quartet, Shared
-from quartet.tokens import TokenBatch, with_tensors
+from quartet.tokens import Part, TokenBatch, with_tensors
 
+Answer = Callable[[Shared, TokenBatch, Part], Tensor]  # (b, outputs) of a part
 Loss = Callable[[Tensor, Tensor], Tensor]  # answers (b, outputs) and their places (b,) in the batch
 
 
-def backward_in_parts(model: Quartet, batch: TokenBatch, loss: Loss) -> Tensor:
-    """Adds the gradient of the parts' summed losses to the model's parameters; returns that sum."""
+class PartAnswer(nn.Module):
+    """`Quartet.answer` as a module's forward, which DistributedDataParallel can wrap and then synchronises.
+
+    `no_sync` is DistributedDataParallel's: where nothing is synchronised, there is nothing to hold back.
+    """
+
+    def __init__(self, model: Quartet) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, shared: Shared, batch: TokenBatch, part: Part) -> Tensor:
+        return self.model.answer(shared, batch, part)
+
+    def no_sync(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+
+def backward_in_parts(
+    model: Quartet, batch: TokenBatch, loss: Loss, last_answer: Answer | None = None
+) -> Tensor:
+    """Adds the gradient of the parts' summed losses to the model's parameters; returns that sum.
+
+    `last_answer` is how the last part is answered (default: by the model). The backward pass from there is the only
+    one that reaches every parameter.
+    """
     shared = model.share(batch)
     ends: list[tuple[Tensor, Tensor]] = []
 
@@ -30,16 +55,20 @@ def backward_in_parts(model: Quartet, batch: TokenBatch, loss: Loss) -> Tensor:
 
     cut: Shared = with_tensors(shared, cut_off)
     total = []
-    for part in batch.parts:
+    *parts, last = batch.parts
+    for part in parts:
         rows, place = part.row.unique(return_inverse=True)
         own = _with_rows(cut, rows)
         value = loss(model.answer(own, batch, replace(part, row=place)), part.seed)
         value.backward()
         total.append(value.detach())
         _give_back(own, cut, rows)
+    value = loss((last_answer or model.answer)(shared, batch, last), last.seed)
     ends = [(tensor, copy) for tensor, copy in ends if copy.grad is not None]
-    torch.autograd.backward([tensor for tensor, _ in ends], [copy.grad for _, copy in ends])
-    return torch.stack(total).sum()
+    torch.autograd.backward(
+        [value, *(tensor for tensor, _ in ends)], [None, *(copy.grad for _, copy in ends)]
+    )
+    return torch.stack([*total, value.detach()]).sum()
 
 
 def _with_rows(shared: Shared, rows: Tensor) -> Shared:

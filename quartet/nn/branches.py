@@ -50,15 +50,24 @@ class TopologyBranch(nn.Module):
         self.norm = nn.BatchNorm1d(sketch)
         self.codebook = Codebook(sketch, config)
 
-    def forward(self, sketch: Tensor) -> Tensor:
-        return self.codebook(self._normed(sketch))  # (B, D)
+    def forward(self, sketch: Tensor, whole: Tensor | None = None) -> Tensor:
+        """X_struct of sketches. If they are a part of a batch, `whole` are those of all of it: see `observe`."""
+        return self.codebook(self._normed(sketch, whole))  # (B, D)
 
-    def _normed(self, sketch: Tensor) -> Tensor:
+    def observe(self, whole: Tensor) -> None:
+        """Lets the running statistics follow a batch whose parts are given to `forward`: once, not once a part."""
+        if len(whole) > 1:
+            self.norm(whole)
+
+    def _normed(self, sketch: Tensor, whole: Tensor | None = None) -> Tensor:
         """One seed has no spread of its own: it is measured with what was learned so far."""
-        if len(sketch) > 1:
-            return self.norm(sketch)
         norm = self.norm
-        return F.batch_norm(sketch, norm.running_mean, norm.running_var, norm.weight, norm.bias, eps=norm.eps)
+        if whole is None and len(sketch) > 1:
+            return norm(sketch)
+        mean, variance = norm.get_buffer("running_mean"), norm.get_buffer("running_var")
+        if self.training and whole is not None and len(whole) > 1:
+            variance, mean = torch.var_mean(whole, 0, correction=0)
+        return (sketch - mean) * (variance + norm.eps).rsqrt() * norm.weight + norm.bias
 
 
 class Readable(NamedTuple):

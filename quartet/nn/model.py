@@ -101,10 +101,15 @@ class Quartet(nn.Module):
         return Shared(
             local=self._local(batch, rows) if self.has_tokens else None,
             feature=self.feature(F.embedding(batch.seed_row, rows)) if self.feature else None,
-            topology=self.topology(batch.sketch) if self.topology else None,
+            topology=self.topology(batch.sketch, batch.whole_sketch) if self.topology else None,
             perceivers=self.perceivers.share(context, batch) if self.perceivers else None,
             context=context if self.direct else None,
         )
+
+    def observe(self, sketch: Tensor) -> None:
+        """Takes notice of the sketches of a whole batch in training, before its parts (`TokenBatch.whole_sketch`)."""
+        if self.topology is not None:
+            self.topology.observe(sketch)
 
     def _rows(self, batch: TokenBatch) -> Tensor:
         """h_feat of the batch's distinct rows: (R, D), or none where nothing reads them."""

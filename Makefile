@@ -16,7 +16,7 @@ demo: $(READY)
 	@echo "Pictures: out/demo-schema.svg, out/demo-context.svg, out/runs/latest/curves.svg, out/runs/latest/calibration-test-rolling.svg"
 
 test: $(READY)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --dist worksteal
 
 lint: $(READY)
 	$(BIN)/ruff format --check .

@@ -14,11 +14,12 @@ import torch
 
 from quartet.checkpoint import load_checkpoint
 from quartet.errors import DataError, IntegrityError, QuartetError, UsageError
+from quartet.evaluate import evaluate_run
 from quartet.metrics import roc_auc
 from quartet.nn.model import Quartet
 from quartet.predict import Predictor
 from quartet.recipe import Recipe
-from quartet.run import Run, train_run
+from quartet.run import Run, fit, train_run
 from quartet.tasks import Task
 from quartet.train import Epoch, Material, Trainer, prepare
 from tests.tasks.small import CHURN, small_shop
@@ -274,3 +275,51 @@ def test_epochs_are_compared_on_some_validation_seeds(material: Material) -> Non
         Trainer(material, TINY.changed(validation_seeds=20, rng_seed=5)).watched.tolist()
         == some.watched.tolist()
     )
+
+
+AMOUNT = CHURN["sql"].replace(  # type: ignore[attr-defined]
+    "CAST(COUNT(*) FILTER (WHERE o.bought > t.timestamp) = 0 AS BIGINT)",
+    "COALESCE(SUM(o.amount) FILTER (WHERE o.bought > t.timestamp), 0)",
+)
+SIZE = CHURN["sql"].replace(  # type: ignore[attr-defined]
+    "CAST(COUNT(*) FILTER (WHERE o.bought > t.timestamp) = 0 AS BIGINT)",
+    "(CASE COUNT(*) FILTER (WHERE o.bought > t.timestamp) WHEN 0 THEN 'none' WHEN 1 THEN 'one' ELSE 'more' END)",
+)
+
+
+@pytest.mark.parametrize(
+    ("sql", "task_type", "columns", "metric"),
+    [
+        (AMOUNT, "regression", ["customer", "time", "score"], "mae"),
+        (
+            SIZE,
+            "multiclass_classification",
+            ["customer", "time", "predicted", "score_more", "score_none", "score_one"],
+            "accuracy",
+        ),
+    ],
+)
+def test_numbers_and_classes_go_the_whole_way(
+    sql: str, task_type: str, columns: list[str], metric: str, tmp_path: Path
+) -> None:
+    """From a task to its evaluation: amounts in their own unit, and probabilities of classes."""
+    task = Task.from_sql(small_shop(), **(CHURN | {"sql": sql, "task_type": task_type}))
+    run = fit(task, TINY, tmp_path / "runs", cache=tmp_path / "cache")
+    kept = pq.read_table(run.folder / "predictions" / "test.parquet")
+    assert kept.column_names == columns
+    live = Predictor.load(run.folder).predict(
+        task.source, kept["customer"].to_pylist(), [int(t) for t in kept["time"].cast("int64").to_pylist()]
+    )
+    assert live.equals(kept)
+    if task_type == "regression":
+        labels = np.asarray(task.seeds("train").target)
+        assert labels.min() <= np.median(kept["score"]) <= labels.max()
+        assert np.median(kept["score"]) > 1  # euros, not standard deviations
+    else:
+        scores = np.stack([np.asarray(kept[name]) for name in columns[3:]], 1)
+        assert scores.sum(1) == pytest.approx(1)
+        names = ["more", "none", "one"]
+        assert kept["predicted"].to_pylist() == [names[place] for place in scores.argmax(1)]
+    found = evaluate_run(run, task)
+    assert [row.name for row in found.rows][:2] == ["quartet", "constant"]
+    assert all(row.measures[metric].value is not None for row in found.rows)

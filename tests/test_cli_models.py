@@ -9,7 +9,7 @@ import pty
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -37,6 +37,9 @@ from quartet.tasks import Task
 from quartet.train import Material, Progress, Trainer, prepare
 from tests.tasks.small import CHURN, small_shop
 from tests.test_cli import imported, quartet
+from tests.test_train import same_weights
+
+pytestmark = pytest.mark.usefixtures("one_thread")  # sums in the same order: bits are compared here
 
 TINY = {
     "width": 16, "heads": 2, "encoder_width": 8, "num_latents": 2, "num_archetypes": 4, "local_budget": 20,
@@ -48,15 +51,6 @@ SCHEMA: dict[str, Any] = {
     "orders": {"pkey": "order", "time_col": "bought", "fkeys": {"customer": "customers"}},
 }
 Tables = dict[str, pa.Table]
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _one_thread() -> Iterator[None]:
-    """Sums in the same order: bits are compared here."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def shop_tables() -> Tables:
@@ -163,9 +157,8 @@ class Terminal:
 ROOT = Path(__file__).parents[1]
 
 
-def same_weights(one: Run, other: Run) -> bool:
-    mine, theirs = (Predictor.load(run.folder).checkpoint.model.state_dict() for run in (one, other))
-    return mine.keys() == theirs.keys() and all(torch.equal(mine[name], theirs[name]) for name in mine)
+def same_models(one: Run, other: Run) -> bool:
+    return same_weights(*(Predictor.load(run.folder).checkpoint.model for run in (one, other)))
 
 
 def test_a_run_in_a_terminal_is_stopped_and_goes_on_to_the_same_weights(
@@ -189,7 +182,7 @@ def test_a_run_in_a_terminal_is_stopped_and_goes_on_to_the_same_weights(
     )
     assert done.returncode == 0
     assert stopped.is_done
-    assert same_weights(stopped, run)
+    assert same_models(stopped, run)
     shown = {
         line.split("  ")[0]: line.split("  ", 1)[1].strip()
         for line in done.stdout.splitlines()
@@ -265,7 +258,7 @@ def test_the_estimate_changes_nothing_of_a_run(material: Material, run: Run, tmp
 
     train_run(plain, material, recipe, cache=kept)
     train_run(shown, material, recipe, cache=kept, on_begin=measure)
-    assert same_weights(plain, shown)
+    assert same_models(plain, shown)
     assert costs[0].seed > 0
     assert costs[0].validation > 0
 

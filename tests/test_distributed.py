@@ -10,7 +10,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +26,8 @@ from quartet.tasks import Task
 from quartet.train import Material, Trainer, prepare
 from tests.nn.test_equality import ABLATIONS, SAMPLERS, sales_setting
 from tests.tasks.small import CHURN, small_shop
+
+pytestmark = pytest.mark.usefixtures("one_thread")  # sums in the same order: bits are compared here
 
 # 40 seeds are three batches of 13 and one of a single seed: of an odd number, and of fewer than processes.
 RECIPE = Recipe.load(
@@ -105,14 +106,6 @@ def main(folder: Path) -> None:
         Run(folder / "by one").restore_state(resumed)
         found["resumed"] = trained(resumed)
         (folder / f"{processes.rank}.json").write_text(json.dumps(found))
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,19 +23,12 @@ from quartet.tasks import Task
 from quartet.train import Epoch, Material, Trainer, prepare
 from tests.tasks.small import CHURN, small_shop
 
+pytestmark = pytest.mark.usefixtures("one_thread")  # sums in the same order: bits are compared here
+
 TINY = Recipe.load(
     "small", width=16, heads=2, encoder_width=8, num_latents=2, num_archetypes=4, local_budget=20,
     temporal_budget=10, collab_budget=5, batch_size=64, epochs=3, seeds_per_epoch=300,
 )  # fmt: skip
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _one_thread() -> Iterator[None]:
-    """Sums in the same order: bits are compared here."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")

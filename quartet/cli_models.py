@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from quartet.findings import Finding
     from quartet.run import Run
     from quartet.show_training import TrainingView
+    from quartet.tasks import Task
     from quartet.train import Epoch, Trainer
 
 models = typer.Typer()
@@ -92,8 +93,8 @@ def train(
     for finding in check_labels(loaded):
         say(str(finding))
     recipe = run.recipe if run else Recipe.load(preset, f"{database.schema.name}/{loaded.name}", **changes)
-    with processes.first_alone():
-        material = prepare(loaded, recipe, report=report)
+    with processes.first_alone(), _contexts_bar(loaded) as progress:
+        material = prepare(loaded, recipe, report=report, progress=progress)
     run = run or processes.from_first(lambda: Run.create(runs, loaded, recipe, source, task))
     run.check_task(loaded)
     with _output(run, "as it began" if resume else preset, json) as out, stop_on_signal() as must_stop:
@@ -105,6 +106,18 @@ def train(
         say(f"Stopped. Go on with: quartet train {shlex.join(where)}")
         raise typer.Exit(130)
     out.end()
+
+
+@contextmanager
+def _contexts_bar(task: Task) -> Iterator[Callable[[int], None]]:
+    """Something to tell of sampled seeds: a bar in a terminal, nothing elsewhere."""
+    from rich.progress import TimeRemainingColumn
+
+    from quartet.show import new_bar
+
+    with new_bar(TimeRemainingColumn()) as bar:
+        work = bar.add_task("contexts", total=len(task.seeds("train")) + len(task.seeds("val")))
+        yield lambda done: bar.advance(work, done)
 
 
 def _unfinished(folder: Path, changes: dict[str, Any]) -> Run:

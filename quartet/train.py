@@ -64,13 +64,22 @@ class Material:
 
 
 def prepare(
-    task: Task, recipe: Recipe, cache: Path | None = None, report: Report = lambda _: None
+    task: Task,
+    recipe: Recipe,
+    cache: Path | None = None,
+    report: Report = lambda _: None,
+    progress: Callable[[int], None] = lambda _: None,
 ) -> Material:
-    """Graph, features fitted at the train cut-off, contexts and labels of a task."""
+    """Graph, features fitted at the train cut-off, contexts and labels of a task.
+
+    `progress` is told of seeds that are sampled; those that are in the cache are not.
+    """
     graph = TemporalGraph.build(task.database)
     features = FeatureTable.fit(task.database, task.splits.val)
     contexts = {
-        split: task_context(task, graph, recipe.sampler, split, recipe.protocol, cache, report=report).context
+        split: task_context(
+            task, graph, recipe.sampler, split, recipe.protocol, cache, progress, report
+        ).context
         for split in ("train", "val")
     }
     labels = {split: np.asarray(task.seeds(split).target) for split in ("train", "val")}

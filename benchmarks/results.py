@@ -18,10 +18,10 @@ from typing import Any
 
 from quartet.config import changes_from_text
 from quartet.database.database import Database
-from quartet.evaluate import evaluate_run
+from quartet.evaluate import evaluate_run, keep_evaluation
 from quartet.metrics import main_metric
 from quartet.recipe import Recipe
-from quartet.run import Run, train_run
+from quartet.run import Run, evaluation_name, train_run
 from quartet.show_training import epoch_line
 from quartet.tasks import Task
 from quartet.threads import use_threads
@@ -78,8 +78,7 @@ def train_task(name: str, asked: argparse.Namespace) -> None:
 
         run = Run.create(folder_of(asked.runs, name, seed), task, recipe, source)
         train_run(run, material, recipe, told)
-        found = evaluate_run(run, task)
-        run.write(f"evaluation-{found.split}-{found.protocol}.json", found.to_dict())
+        keep_evaluation(run, evaluate_run(run, task))
 
 
 def protocol_of(name: str) -> str:
@@ -92,7 +91,7 @@ def folder_of(runs: Path, name: str, seed: int) -> Path:
 
 def kept(runs: Path, name: str, seed: int) -> dict[str, Any] | None:
     """What a finished run found, or None."""
-    for path in folder_of(runs, name, seed).glob(f"*-*/evaluation-test-{protocol_of(name)}.json"):
+    for path in folder_of(runs, name, seed).glob(f"*-*/{evaluation_name('test', protocol_of(name))}"):
         lines = (path.parent / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
         facts = json.loads((path.parent / "task.json").read_text(encoding="utf-8"))
         found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from quartet.findings import Finding
     from quartet.run import Run
     from quartet.show_training import TrainingView
-    from quartet.tasks import Task
     from quartet.train import Epoch, Trainer
 
 models = typer.Typer()
@@ -78,6 +77,7 @@ def train(
     from quartet.distributed import all_processes
     from quartet.recipe import Recipe
     from quartet.run import Run, train_run
+    from quartet.show import terminal_bar
     from quartet.tasks import Task
     from quartet.tasks.task import check_labels
     from quartet.threads import free_cores, use_threads
@@ -93,7 +93,8 @@ def train(
     for finding in check_labels(loaded):
         say(str(finding))
     recipe = run.recipe if run else Recipe.load(preset, f"{database.schema.name}/{loaded.name}", **changes)
-    with processes.first_alone(), _contexts_bar(loaded) as progress:
+    num_seeds = len(loaded.seeds("train")) + len(loaded.seeds("val"))
+    with processes.first_alone(), terminal_bar("contexts", num_seeds) as progress:
         material = prepare(loaded, recipe, report=report, progress=progress)
     run = run or processes.from_first(lambda: Run.create(runs, loaded, recipe, source, task))
     run.check_task(loaded)
@@ -106,18 +107,6 @@ def train(
         say(f"Stopped. Go on with: quartet train {shlex.join(where)}")
         raise typer.Exit(130)
     out.end()
-
-
-@contextmanager
-def _contexts_bar(task: Task) -> Iterator[Callable[[int], None]]:
-    """Something to tell of sampled seeds: a bar in a terminal, nothing elsewhere."""
-    from rich.progress import TimeRemainingColumn
-
-    from quartet.show import new_bar
-
-    with new_bar(TimeRemainingColumn()) as bar:
-        work = bar.add_task("contexts", total=len(task.seeds("train")) + len(task.seeds("val")))
-        yield lambda done: bar.advance(work, done)
 
 
 def _unfinished(folder: Path, changes: dict[str, Any]) -> Run:
@@ -159,8 +148,7 @@ def evaluate(
 ) -> None:
     """Measure a run's predictions, with intervals, beside the rows that trivial rules would give."""
     from quartet.database.database import Database
-    from quartet.draw_curves import reliability_svg
-    from quartet.evaluate import evaluate_run
+    from quartet.evaluate import evaluate_run, keep_evaluation
     from quartet.run import Run
     from quartet.show import console
     from quartet.show_training import evaluation_view
@@ -171,10 +159,7 @@ def evaluate(
     task = Task.load(Database.load(source or facts["source"], schema), facts["path"])
     opened.check_task(task)
     found = evaluate_run(opened, task, split, protocol, report)
-    opened.write(f"evaluation-{found.split}-{found.protocol}.json", found.to_dict())
-    if found.bins:
-        picture = opened.folder / f"calibration-{found.split}-{found.protocol}.svg"
-        picture.write_text(reliability_svg(found.bins, "said and came true"), encoding="utf-8")
+    keep_evaluation(opened, found)
     if json:
         import json as json_module
 
@@ -303,10 +288,9 @@ class JsonLines:
     def __exit__(self, *_: object) -> None: ...
 
     def begin(self, trainer: Trainer) -> None:
-        from quartet.show_training import num_parameters
-
         self.trainer, recipe = trainer, trainer.recipe.to_dict()
-        self._line(event="begin", run=str(self.run.folder), recipe=recipe, parameters=num_parameters(trainer))
+        parameters = trainer.model.num_parameters
+        self._line(event="begin", run=str(self.run.folder), recipe=recipe, parameters=parameters)
 
     def step(self, num_seeds: int) -> None: ...
 

@@ -7,7 +7,6 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from quartet.predict import answers
 from quartet.samplers.select import select
 from quartet.train import Trainer
 
@@ -23,8 +22,8 @@ class Cost:
 
     def left(self, trainer: Trainer) -> float:
         """Seconds until a run that has come so far is done, or its time limit ends it."""
-        recipe, progress, in_epoch = trainer.recipe, trainer.progress, trainer.seeds_an_epoch
-        begun = min(progress.batch * recipe.batch_size, in_epoch)  # seeds of the epoch under way
+        recipe, progress = trainer.recipe, trainer.progress
+        in_epoch, begun = trainer.seeds_an_epoch, trainer.seeds_begun
         training = self.seed * (in_epoch * (recipe.epochs - progress.epoch) - begun)
         if recipe.time_limit is not None:
             training = min(training, max(0.0, recipe.time_limit - progress.seconds))
@@ -80,7 +79,5 @@ def _validation_seconds(trial: Trainer, size: int) -> float:
     watched = trial.watched
     places = watched[:: max(1, len(watched) // size)]
     begin = time.perf_counter()
-    answers(
-        trial.model, trial.tokenizer, select(trial.material.contexts["val"], places), trial.recipe.precision
-    )
+    trial.answers(select(trial.material.contexts["val"], places))
     return (time.perf_counter() - begin) / max(1, len(places)) * len(watched)

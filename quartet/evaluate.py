@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 
 from quartet.baselines import fit_baselines, knowing
 from quartet.contexts import Protocol, protocol_seeds
-from quartet.draw_curves import Bin
+from quartet.draw_curves import Bin, reliability_svg
 from quartet.features import FeatureTable
 from quartet.findings import Finding
 from quartet.metrics import Measure, calibration_bins, measures
 from quartet.predict import Predictor, Question
-from quartet.run import Run
+from quartet.run import Run, evaluation_name
 from quartet.splits import Split
 from quartet.tasks import Task
 
@@ -79,6 +79,14 @@ def evaluate_run(
     )
     bins = _bins(target, scores["quartet"]) if task.spec.type == "binary_classification" else ()
     return Evaluation(task.name, split, protocol, len(target), found, bins)
+
+
+def keep_evaluation(run: Run, found: Evaluation) -> None:
+    """Writes what was found into the run's folder, with a picture of the calibration where there is one."""
+    run.write(evaluation_name(found.split, found.protocol), found.to_dict())
+    if found.bins:
+        picture = run.folder / f"calibration-{found.split}-{found.protocol}.svg"
+        picture.write_text(reliability_svg(found.bins, "said and came true"), encoding="utf-8")
 
 
 def _run_scores(

@@ -22,8 +22,10 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow.parquet as pq
 import torch
+from numpy.typing import NDArray
 from safetensors.torch import load_file, save_file
 
 from quartet.calibration import Calibration
@@ -33,13 +35,18 @@ from quartet.distributed import ALONE, Processes
 from quartet.draw_curves import curves_svg
 from quartet.errors import UsageError
 from quartet.files import new_file, new_folder
-from quartet.predict import Predictor, answers
+from quartet.predict import Predictor
 from quartet.recipe import Recipe
 from quartet.splits import Split
 from quartet.tasks import Task
 from quartet.train import Epoch, Material, Trainer, prepare
 
 LATEST = "latest"
+
+
+def evaluation_name(split: str, protocol: str) -> str:
+    """The file of a run that has what was found on a split, under a protocol."""
+    return f"evaluation-{split}-{protocol}.json"
 
 
 @dataclass(frozen=True)
@@ -126,9 +133,15 @@ class Run:
         """Keeps the best model and its scores of validation and test."""
         trainer.use_best()
         material = trainer.material
+        recipe = trainer.recipe
+        test = task_context(material.task, material.graph, recipe.sampler, "test", recipe.protocol, cache)
+        answer: dict[Split, NDArray[np.float64]] = {
+            "val": trainer.answers(material.contexts["val"]),
+            "test": trainer.answers(test.context),
+        }
         checkpoint = Checkpoint(
             trainer.model,
-            trainer.recipe,
+            recipe,
             material.target,
             material.features.statistics,
             task_facts(material.task),
@@ -136,26 +149,18 @@ class Run:
                 "fingerprint": material.task.database.fingerprint,
                 "best_epoch": trainer.progress.best_epoch,
                 "validation": trainer.progress.best,
-                "calibration": _calibration(trainer),
+                "calibration": _calibration(material, answer["val"]),
             },
         )
         save_checkpoint(checkpoint, self.model_folder)
-        for split in ("val", "test"):
-            self._write_predictions(checkpoint, trainer, split, cache)
+        for split, found in answer.items():
+            self._write_predictions(checkpoint, material.task, split, found)
         shutil.rmtree(self.folder / "state", ignore_errors=True)
         return checkpoint
 
     def _write_predictions(
-        self, checkpoint: Checkpoint, trainer: Trainer, split: Split, cache: Path | None
+        self, checkpoint: Checkpoint, task: Task, split: Split, answer: NDArray[np.float64]
     ) -> None:
-        material, task = trainer.material, trainer.material.task
-        context = material.contexts.get(split)
-        if context is None:
-            recipe = trainer.recipe
-            context = task_context(
-                task, material.graph, recipe.sampler, split, recipe.protocol, cache
-            ).context
-        answer = answers(checkpoint.model, trainer.tokenizer, context, trainer.recipe.precision)
         table = task.database[task.spec.entity_table]
         scored = Predictor(checkpoint).scored(table, task.database, task.seeds(split), answer)
         (self.folder / "predictions").mkdir(exist_ok=True)
@@ -253,8 +258,7 @@ def _version(name: str) -> str | None:
         return None
 
 
-def _calibration(trainer: Trainer) -> dict[str, float] | None:
-    if trainer.material.task.spec.type != "binary_classification":
+def _calibration(material: Material, answer: NDArray[np.float64]) -> dict[str, float] | None:
+    if material.task.spec.type != "binary_classification":
         return None
-    fitted = Calibration.fit(trainer.answers("val")[:, 0], trainer.material.labels["val"])
-    return asdict(fitted)
+    return asdict(Calibration.fit(answer[:, 0], material.labels["val"]))

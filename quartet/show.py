@@ -44,12 +44,19 @@ def console() -> Console:
 @contextmanager
 def progress_bar(label: str, total: int) -> Iterator[Callable[[int], None]]:
     """Something to tell how many more are done: a bar in a terminal, a line at the end elsewhere."""
-    begin = time.perf_counter()
+    begin, out = time.perf_counter(), Console(stderr=True, highlight=False)
+    with terminal_bar(label, total) as told:
+        yield told
+    if not out.is_terminal:
+        out.print(f"{label}: {total:,} in {time.perf_counter() - begin:.1f} s")
+
+
+@contextmanager
+def terminal_bar(label: str, total: int) -> Iterator[Callable[[int], None]]:
+    """Something to tell how many more are done: a bar in a terminal, nothing elsewhere."""
     with new_bar(TimeRemainingColumn()) as bar:
         work = bar.add_task(label, total=total)
         yield lambda done: bar.advance(work, done)
-    if not bar.console.is_terminal:
-        bar.console.print(f"{label}: {total:,} in {time.perf_counter() - begin:.1f} s")
 
 
 def new_bar(*columns: ProgressColumn) -> ProgressBar:

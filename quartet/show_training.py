@@ -72,11 +72,11 @@ class TrainingView:
     def _tell(self) -> None:
         """Brings the bar up to date, or writes a line if the last one is long ago."""
         pace = self.pace
-        self.bar.update(self.work, description=pace.label, completed=pace.done, note=pace.note)
+        self.bar.update(self.work, description=pace.label, completed=pace.trainer.seeds_begun, note=pace.note)
         if not self.bar.disable or time.perf_counter() - self.line_at < SECONDS_BETWEEN_LINES:
             return
         self.line_at = time.perf_counter()
-        self.bar.console.print(f"{pace.label}  {pace.done:,} seeds, {pace.note}")
+        self.bar.console.print(f"{pace.label}  {pace.trainer.seeds_begun:,} seeds, {pace.note}")
 
 
 class Pace:
@@ -84,16 +84,14 @@ class Pace:
 
     def __init__(self, trainer: Trainer, cost: Cost) -> None:
         self.trainer, self.cost = trainer, cost
-        begun = trainer.progress.batch * trainer.recipe.batch_size
-        self.done = min(begun, trainer.seeds_an_epoch)  # seeds of the epoch under way
         self.seeds, self.begin = 0, trainer.progress.seconds
 
     def step(self, num_seeds: int) -> None:
-        self.done, self.seeds = self.done + num_seeds, self.seeds + num_seeds
+        self.seeds += num_seeds
         self.cost = Cost((self.trainer.progress.seconds - self.begin) / self.seeds, self.cost.validation)
 
     def epoch(self, epoch: Epoch) -> None:
-        self.done, self.cost = 0, Cost(self.cost.seed, epoch.validation_seconds)
+        self.cost = Cost(self.cost.seed, epoch.validation_seconds)
 
     @property
     def label(self) -> str:
@@ -104,7 +102,9 @@ class Pace:
     def note(self) -> str:
         left = self.cost.left(self.trainer)
         doing = (
-            "validating" if self.done >= self.trainer.seeds_an_epoch else f"{1 / self.cost.seed:,.0f} seeds/s"
+            "validating"
+            if self.trainer.seeds_begun >= self.trainer.seeds_an_epoch
+            else f"{1 / self.cost.seed:,.0f} seeds/s"
         )
         return f"{doing}, {duration(left)} left" if left else "keeping the best"
 
@@ -132,7 +132,7 @@ def material_view(trainer: Trainer, cost: Cost, preset: str) -> RenderableType:
         ("labels", f"{balance(material.labels['train'])} in training"),
         ("no history", f"{int(alone.sum()):,} training seeds ({alone.mean():.1%})"),
         ("context", f"{np.diff(train.local_start).mean():.0f} distinct rows a seed"),
-        ("model", f"{num_parameters(trainer) / 1e6:.2f} M parameters, {width}"),
+        ("model", f"{trainer.model.num_parameters / 1e6:.2f} M parameters, {width}"),
         ("epochs", _epochs(trainer)),
         ("device", _device(trainer)),
         ("cost", _cost(trainer, cost)),
@@ -140,10 +140,6 @@ def material_view(trainer: Trainer, cost: Cost, preset: str) -> RenderableType:
     for name, text in rows:
         grid.add_row(Text(name, style="dim"), Text(printable(text)))
     return Group(grid, Text())
-
-
-def num_parameters(trainer: Trainer) -> int:
-    return sum(parameter.numel() for parameter in trainer.model.parameters())
 
 
 def _epochs(trainer: Trainer) -> str:

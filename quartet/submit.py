@@ -37,7 +37,7 @@ from quartet.errors import TaskError, UsageError, examples
 from quartet.files import new_file, new_folder
 from quartet.findings import Finding, note, warning
 from quartet.metrics import higher_is_better
-from quartet.run import Run
+from quartet.run import Run, evaluation_name
 from quartet.splits import Split
 from quartet.tasks import Task
 
@@ -197,7 +197,7 @@ def _submission(board: BoardTask, runs: Sequence[Run], folder: Path) -> Submissi
         time_rule=recipe.samplers.time_rule,
         recipe={name: value for name, value in recipe.to_dict().items() if name != "rng_seed"},
         quartet=first.read("environment.json")["packages"]["quartet-rdl"],
-        num_parameters=sum(p.numel() for p in load_checkpoint(first.model_folder).model.parameters()),
+        num_parameters=load_checkpoint(first.model_folder).model.num_parameters,
         evaluators={"val": board.judge.name, "test": f"quartet, {_evaluation_name(first)}"},
         runs=tuple(figures),
         sha256=_digests(folder),
@@ -257,7 +257,7 @@ def _test_metric(run: Run, board: BoardTask) -> float:
 
 
 def _evaluation_name(run: Run) -> str:
-    return f"evaluation-test-{run.recipe.protocol}.json"
+    return evaluation_name("test", run.recipe.protocol)
 
 
 # --- read back ------------------------------------------------------------------------------------

@@ -190,6 +190,11 @@ class Trainer:
     def seeds_an_epoch(self) -> int:
         return min(len(self.places), self.recipe.seeds_per_epoch or len(self.places))
 
+    @property
+    def seeds_begun(self) -> int:
+        """Seeds of the epoch under way that are done."""
+        return min(self.progress.batch * self.recipe.batch_size, self.seeds_an_epoch)
+
     @cached_property
     def micro_batch(self) -> int:
         """How many seeds this process takes at a time: its share of a batch, or less where memory is short."""
@@ -294,7 +299,7 @@ class Trainer:
         """The main metric on validation: predict, each process some batches, then evaluate."""
         own = self.processes.share(-(-len(self.watched) // BATCH))  # whole batches: their sizes decide bits
         places = self.watched[own.start * BATCH : own.stop * BATCH]
-        answer = self._answers(select(self.material.contexts["val"], places))
+        answer = self.answers(select(self.material.contexts["val"], places))
         scores = self.material.target.scores(np.concatenate(self.processes.joined([answer])))
         labels = self.material.labels["val"][self.watched]
         value = selection_score(self.material.task.spec.type, labels, scores)
@@ -303,11 +308,8 @@ class Trainer:
     def _is_better(self, one: float, other: float) -> bool:
         return one > other if higher_is_better(self.material.metric) else one < other
 
-    def answers(self, split: str) -> NDArray[np.float64]:
-        """The answers of this process alone to all seeds of a split."""
-        return self._answers(self.material.contexts[split])
-
-    def _answers(self, context: Context) -> NDArray[np.float64]:
+    def answers(self, context: Context) -> NDArray[np.float64]:
+        """The answers of this process alone to all seeds of a context."""
         return answers(self.model, self.tokenizer, context, self.recipe.precision)
 
     def use_best(self) -> None:

@@ -16,7 +16,6 @@ from quartet.contexts import protocol_seeds, task_context
 from quartet.database.database import Database
 from quartet.draw_context import seed_svg
 from quartet.errors import UsageError
-from quartet.export import write_relbench
 from quartet.graph import TemporalGraph
 from quartet.samplers import Context, sample
 from quartet.samplers.connectivity import connectivity
@@ -24,7 +23,7 @@ from quartet.study import connectivity_study
 from quartet.tasks import Task
 from quartet.tasks.spec import spec_from_dict
 from tests.shared import shared_data
-from tests.tasks.small import CHURN, CHURN_SQL, small_shop
+from tests.tasks.small import CHURN, small_shop, write_small_shop
 
 CONFIG = SamplerConfig(num_walks=20, walk_length=5, local_budget=30, temporal_budget=20, collab_budget=20)
 
@@ -208,14 +207,7 @@ def test_settings_from_text() -> None:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A RelBench folder with one task, as a user would have it."""
-    place = tmp_path_factory.mktemp("shop") / "shop"
-    write_relbench(small_shop(), place)
-    manifest = place / "tasks" / "churn" / "manifest.yaml"
-    manifest.parent.mkdir(parents=True)
-    lines = [f"{word}: {value}" for word, value in CHURN.items() if word != "sql"]
-    sql = "\n".join(f"  {line}" for line in CHURN_SQL.strip().splitlines())
-    manifest.write_text("\n".join(["kind: forecast", *lines, "sql: |", sql]) + "\n")
-    return place
+    return write_small_shop(tmp_path_factory.mktemp("shop") / "shop")
 
 
 def run(*words: object) -> subprocess.CompletedProcess[str]:

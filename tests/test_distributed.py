@@ -64,7 +64,7 @@ def trained(trainer: Trainer, num_steps: int = 10**6, processes: Processes = ALO
         "is_done": is_done,
         "losses": losses,
         "validation": [epoch.validation for epoch in trainer.progress.history],
-        "answers": trainer.answers("val")[:, 0].tolist(),
+        "answers": trainer.answers(trainer.material.contexts["val"])[:, 0].tolist(),
         "digest": digest.hexdigest(),
         "seconds": trainer.progress.seconds,
     }

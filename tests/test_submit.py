@@ -14,14 +14,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import yaml
 
 from quartet.board import BoardTask, read_predictions, to_pairs, write_predictions
 from quartet.cli import main
 from quartet.database.database import Database
 from quartet.errors import DataError, IntegrityError, QuartetError, UsageError
-from quartet.evaluate import evaluate_run
-from quartet.export import write_relbench
+from quartet.evaluate import evaluate_run, keep_evaluation
 from quartet.findings import Finding
 from quartet.metrics import measures, nmae
 from quartet.recipe import Recipe
@@ -29,7 +27,7 @@ from quartet.run import Run, fit
 from quartet.submit import RunFigures, _run_facts, check_submission, summary, write_submission
 from quartet.tasks import Task
 from tests.shared import shared_data
-from tests.tasks.small import CHURN, small_shop
+from tests.tasks.small import CHURN, small_shop, write_small_shop
 
 TINY = Recipe.load(
     "small", width=16, heads=2, encoder_width=8, num_latents=2, num_archetypes=4, local_budget=20,
@@ -43,12 +41,7 @@ AGAIN = ". Fix: write it again with `quartet submit`, from runs of the task as i
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The small shop as a folder that RelBench loads too."""
-    folder = tmp_path_factory.mktemp("data") / "small"
-    write_relbench(small_shop(), folder)
-    manifest = folder / "tasks" / "churn" / "manifest.yaml"
-    manifest.parent.mkdir(parents=True)
-    manifest.write_text(yaml.safe_dump({**CHURN, "kind": "forecast", "manifest_version": 1}))
-    return folder
+    return write_small_shop(tmp_path_factory.mktemp("data") / "small")
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +55,7 @@ def runs(task: Task, tmp_path_factory: pytest.TempPathFactory) -> list[Run]:
     base = tmp_path_factory.mktemp("runs")
     found = [fit(task, TINY.changed(rng_seed=seed), base, cache=base / "cache") for seed in (0, 1)]
     for run in found:
-        run.write("evaluation-test-frozen.json", evaluate_run(run, task).to_dict())
+        keep_evaluation(run, evaluate_run(run, task))
     return found
 
 

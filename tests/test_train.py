@@ -261,7 +261,7 @@ def test_epochs_are_compared_on_some_validation_seeds(material: Material) -> Non
     assert every.watched.tolist() == list(range(len(material.labels["val"])))
     assert len(some.watched) == len(set(some.watched.tolist())) == 20
     labels = material.labels["val"][some.watched]
-    score = material.target.scores(some.answers("val"))[some.watched]
+    score = material.target.scores(some.answers(material.contexts["val"]))[some.watched]
     assert some.validate() == pytest.approx(roc_auc(labels, score), abs=1e-6)
     assert (
         Trainer(material, TINY.changed(validation_seeds=20, rng_seed=5)).watched.tolist()

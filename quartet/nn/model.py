@@ -89,6 +89,10 @@ class Quartet(nn.Module):
         self.fusion = Fusion(config.local + len(config.branches), config)
         self.readout = nn.Linear(width, schema.num_outputs)
 
+    @property
+    def num_parameters(self) -> int:
+        return sum(parameter.numel() for parameter in self.parameters())
+
     def forward(self, batch: TokenBatch) -> Tensor:
         shared = self.share(batch)
         answers = torch.cat([self.answer(shared, batch, part) for part in batch.parts])

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pyarrow as pa
+import yaml
 
 from quartet.database.database import Database
 from quartet.database.schema import FACTS, ForeignKey, Schema, TableSchema, TimeColumn
+from quartet.export import write_relbench
 
 DAY = 86_400 * 10**9
 START = int(np.datetime64("2023-01-01", "ns").astype(np.int64))
@@ -31,6 +35,15 @@ CHURN = {
     "timedelta": "10 days",
     "sql": CHURN_SQL,
 }
+
+
+def write_small_shop(folder: Path) -> Path:
+    """The small shop as a RelBench folder with the task churn, as a user would have it."""
+    write_relbench(small_shop(), folder)
+    manifest = folder / "tasks" / "churn" / "manifest.yaml"
+    manifest.parent.mkdir(parents=True)
+    manifest.write_text(yaml.safe_dump({**CHURN, "kind": "forecast", "manifest_version": 1}))
+    return folder
 
 
 def small_shop(rng_seed: int = 0, **extra_customer_columns: object) -> Database:

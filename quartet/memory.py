@@ -40,11 +40,11 @@ def step_bytes(model: Quartet, batch: TokenBatch) -> int:
     """What a step on a batch needs beside what is there before the first one: the model's weights."""
     weights = sum(parameter.numel() * parameter.element_size() for parameter in model.parameters())
     kept = 4 * weights  # Adam's two moments, the best weights so far, what processes exchange
-    return LOADED + kept + int(MARGIN * (_peak_of_backward(model, batch) + _num_bytes(batch)))
+    return LOADED + kept + int(MARGIN * step_tensor_bytes(model, batch))
 
 
-def _peak_of_backward(model: Quartet, batch: TokenBatch) -> int:
-    """The most bytes alive at a time while the gradient of a batch is gathered part by part.
+def step_tensor_bytes(model: Quartet, batch: TokenBatch) -> int:
+    """The most bytes of tensors alive at a time while the gradient of a batch is gathered part by part, and its own.
 
     Only the first part, which is the largest, is gone through; what the others leave behind for the end is as large
     as what they share.
@@ -55,7 +55,7 @@ def _peak_of_backward(model: Quartet, batch: TokenBatch) -> int:
     with alive:
         shared = twin.share(shapes)
         torch.autograd.backward(twin.answer(shared, shapes, shapes.parts[0]).sum())
-    return alive.most + _num_bytes(shared)
+    return alive.most + _num_bytes(shared) + _num_bytes(batch)
 
 
 def _num_bytes(value: Any) -> int:

@@ -79,7 +79,8 @@ class Work:
         from quartet.database.database import Database
         from quartet.features import FeatureTable
         from quartet.graph import TemporalGraph
-        from quartet.nn.model import ModelSchema, Quartet
+        from quartet.nn.model import Quartet
+        from quartet.nn.parts import ModelSchema
         from quartet.nn.targets import fit_target
         from quartet.predict import Predictor, Question
         from quartet.recipe import Recipe

@@ -51,7 +51,8 @@ from quartet.database.database import Database
 from quartet.features import FeatureTable
 from quartet.graph import TemporalGraph
 from quartet.nn.accumulate import backward_in_parts
-from quartet.nn.model import ModelSchema, Quartet
+from quartet.nn.model import Quartet
+from quartet.nn.parts import ModelSchema
 from quartet.samplers.context import Context, sample
 from quartet.samplers.select import select
 from quartet.tasks import Seeds, Task

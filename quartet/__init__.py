@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from quartet.export import write_relbench
     from quartet.features import FeatureTable
     from quartet.graph import TemporalGraph, open_graph, save_graph
-    from quartet.nn.model import ModelSchema, Quartet
+    from quartet.nn.model import Quartet
+    from quartet.nn.parts import ModelSchema
     from quartet.predict import Predictor
     from quartet.recipe import Recipe
     from quartet.run import fit
@@ -57,7 +58,7 @@ _HOMES = {
     "Database": "quartet.database.database",
     "FeatureTable": "quartet.features",
     "ModelConfig": "quartet.config",
-    "ModelSchema": "quartet.nn.model",
+    "ModelSchema": "quartet.nn.parts",
     "Predictor": "quartet.predict",
     "Quartet": "quartet.nn.model",
     "QuartetError": "quartet.errors",

@@ -27,7 +27,8 @@ from quartet.database.table import Table
 from quartet.errors import IntegrityError, SchemaError, UsageError
 from quartet.features import FeatureStatistics, TableLayout
 from quartet.files import new_folder
-from quartet.nn.model import ModelSchema, Quartet
+from quartet.nn.models import build_model
+from quartet.nn.parts import ModelSchema, PartModel
 from quartet.nn.targets import Target, target_from_dict, target_to_dict
 from quartet.recipe import Recipe
 
@@ -41,7 +42,7 @@ MODEL, WEIGHTS, FEATURES, CHECKSUMS = (
 class Checkpoint:
     """All that a prediction needs: the network, how its data are to be read, and what it answers."""
 
-    model: Quartet
+    model: PartModel
     recipe: Recipe
     target: Target
     statistics: FeatureStatistics
@@ -126,7 +127,8 @@ def load_checkpoint(folder: Path) -> Checkpoint:
     recipe = Recipe().changed(**said["recipe"])
     schema = said["schema"]
     tables = tuple(TableLayout(**with_tuples(table)) for table in schema["tables"])
-    model = Quartet(recipe.model, ModelSchema(tables, schema["num_hops"], schema["num_outputs"]))
+    links = tuple((child, parent) for child, parent in schema.get("links", ()))
+    model = build_model(recipe.model, ModelSchema(tables, schema["num_hops"], schema["num_outputs"], links))
     model.load_state_dict(load_file(folder / WEIGHTS))
     statistics = FeatureStatistics.from_dict(said["statistics"], load_arrays(folder / FEATURES))
     return Checkpoint(

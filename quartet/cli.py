@@ -183,7 +183,7 @@ def connectivity(
     from quartet.config import SamplerConfig, changes_from_text
     from quartet.show import console, progress_bar
     from quartet.show_context import connectivity_view
-    from quartet.study import connectivity_study
+    from quartet.study.connectivity import connectivity_study
     from quartet.tasks import Task
 
     config = SamplerConfig().changed(**changes_from_text(change or []))

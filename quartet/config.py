@@ -14,6 +14,8 @@ from quartet.causal import TimeRule
 from quartet.errors import UsageError, did_you_mean
 
 Branch = Literal["feature", "topology", "temporal", "collab"]
+Architecture = Literal["quartet", "relgt", "rgp", "hgt", "sage", "lightgbm"]
+ARCHITECTURES: tuple[Architecture, ...] = ("quartet", "relgt", "rgp", "hgt", "sage", "lightgbm")
 BRANCHES: tuple[Branch, ...] = ("feature", "topology", "temporal", "collab")
 
 
@@ -95,6 +97,7 @@ class ModelConfig:
     `SamplerConfig`, which `sampler()` brings into line.
     """
 
+    architecture: Architecture = "quartet"  # or a baseline, which reads the fields that it has a use for
     width: int = 512  # d
     heads: int = 4  # H
     local: bool = True
@@ -104,6 +107,7 @@ class ModelConfig:
     perceiver: bool = True
     num_latents: int = 32  # Z, the paper's L_perc
     latent_layers: int = 4  # L_sa
+    conv_layers: int = 2  # of message passing in HGT and GraphSAGE: how many links far a seed sees
     dropout: float = 0.3  # of what attention and feed-forward layers add
     attention_dropout: float | None = None  # of attention weights; None: as above, the paper's tie
     mix: Literal["mlp", "linear"] = "mlp"
@@ -117,7 +121,7 @@ class ModelConfig:
     def __post_init__(self) -> None:
         for name in (
             "width", "heads", "local_layers", "num_archetypes", "num_latents", "latent_layers",
-            "num_frequencies", "position_layers", "encoder_width", "encoder_layers",
+            "conv_layers", "num_frequencies", "position_layers", "encoder_width", "encoder_layers",
         ):  # fmt: skip
             _check_range(name, getattr(self, name), 1)
         if self.width % (4 * self.heads):
@@ -129,7 +133,7 @@ class ModelConfig:
         for name in ("dropout", "attention_dropout", "encoder_dropout"):
             if not 0 <= (getattr(self, name) or 0) < 1:
                 raise UsageError("C02", f"{name} is {getattr(self, name)}", "give a number from 0 to below 1")
-        for name, allowed in (("mix", ("mlp", "linear")), ("time", ("sinusoid", "linear"))):
+        for name, allowed in _MODEL_CHOICES.items():
             if getattr(self, name) not in allowed:
                 raise UsageError("C02", f"{name} is {getattr(self, name)!r}", f"say {' or '.join(allowed)}")
         _check_branches(self.branches)
@@ -160,6 +164,13 @@ _CHOICES: dict[str, tuple[object, ...]] = {
     "collab_hops": (2, 4),
     "fallback": ("visible", "null"),
     "time_rule": ("<=", "<"),
+}
+
+
+_MODEL_CHOICES = {
+    "architecture": ARCHITECTURES,
+    "mix": ("mlp", "linear"),
+    "time": ("sinusoid", "linear"),
 }
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 T = TypeVar("T")
@@ -72,6 +72,10 @@ class Processes:
         lists: list[Any] = [None] * self.count
         torch.distributed.all_gather_object(lists, own)
         return list(chain.from_iterable(lists))
+
+    def gathered(self, own: Tensor) -> Tensor:
+        """The tensors of all processes, one after the other."""
+        return torch.cat([tensor.to(own.device) for tensor in self.joined([own])])
 
     def from_first(self, make: Callable[[], T]) -> T:
         """What the first process has made, in all of them. The others do not make it."""

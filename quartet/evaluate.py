@@ -65,7 +65,8 @@ def evaluate_run(
     predictor = Predictor.load(run.folder)
     features = FeatureTable.encode(task.database, predictor.checkpoint.statistics)
     question = Question(task.database, features, seeds)
-    scores = {"quartet": _run_scores(run, predictor, question, split, protocol)}
+    model: str = run.recipe.model.architecture
+    scores = {model: _run_scores(run, predictor, question, split, protocol)}
     rows, left_out = fit_baselines(task, features)
     for finding in left_out:
         report(finding)
@@ -77,7 +78,7 @@ def evaluate_run(
         Row(name, measures(task.spec.type, target, score, entity=seeds.node, train_target=train))
         for name, score in scores.items()
     )
-    bins = _bins(target, scores["quartet"]) if task.spec.type == "binary_classification" else ()
+    bins = _bins(target, scores[model]) if task.spec.type == "binary_classification" else ()
     return Evaluation(task.name, split, protocol, len(target), found, bins)
 
 

@@ -17,7 +17,8 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from quartet.nn.model import Quartet
+from quartet.nn.models import build_model
+from quartet.nn.parts import PartModel
 from quartet.tokens import TokenBatch, with_tensors
 
 MARGIN = 1.25  # allocators do not fill their pages, and other batches are larger than the one counted
@@ -25,7 +26,7 @@ LOADED = 80 * 10**6  # what a first step loads and compiles, and what the proces
 USABLE = 0.9  # of what is free: others on the machine also want some
 
 
-def seeds_that_fit(model: Quartet, tokens: Callable[[int], TokenBatch], most: int, free: int) -> int:
+def seeds_that_fit(model: PartModel, tokens: Callable[[int], TokenBatch], most: int, free: int) -> int:
     """How many of `most` seeds a step can take at a time: all, or a half, a quarter … until it fits, or one.
 
     `tokens` gives a batch of so many seeds.
@@ -36,21 +37,21 @@ def seeds_that_fit(model: Quartet, tokens: Callable[[int], TokenBatch], most: in
     return seeds
 
 
-def step_bytes(model: Quartet, batch: TokenBatch) -> int:
+def step_bytes(model: PartModel, batch: TokenBatch) -> int:
     """What a step on a batch needs beside what is there before the first one: the model's weights."""
     weights = sum(parameter.numel() * parameter.element_size() for parameter in model.parameters())
     kept = 4 * weights  # Adam's two moments, the best weights so far, what processes exchange
     return LOADED + kept + int(MARGIN * step_tensor_bytes(model, batch))
 
 
-def step_tensor_bytes(model: Quartet, batch: TokenBatch) -> int:
+def step_tensor_bytes(model: PartModel, batch: TokenBatch) -> int:
     """The most bytes of tensors alive at a time while the gradient of a batch is gathered part by part, and its own.
 
     Only the first part, which is the largest, is gone through; what the others leave behind for the end is as large
     as what they share.
     """
     with torch.device("meta"):
-        twin = Quartet(model.config, model.schema).train()
+        twin = build_model(model.config, model.schema).train()
     shapes, alive = batch.to("meta"), _Alive()
     with alive:
         shared = twin.share(shapes)

@@ -27,7 +27,7 @@ from quartet.errors import TaskError, TimeError, UsageError, examples
 from quartet.features import FeatureTable
 from quartet.findings import Finding
 from quartet.graph import TemporalGraph
-from quartet.nn.model import Quartet
+from quartet.nn.parts import PartModel
 from quartet.nn.precision import autocast
 from quartet.recipe import Precision
 from quartet.samplers.context import Context, Progress, sample
@@ -42,7 +42,7 @@ AT_ONCE = 32 * BATCH  # seeds that are sampled together: whole batches, so that 
 
 
 def answers(
-    model: Quartet,
+    model: PartModel,
     tokenizer: Tokenizer,
     context: Context,
     precision: Precision = "auto",

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from importlib.resources import files
 from typing import Any, Literal
 
-from quartet.config import ModelConfig, SamplerConfig, with_tuples
+from quartet.config import ARCHITECTURES, ModelConfig, SamplerConfig, with_tuples
 from quartet.errors import UsageError, did_you_mean
 
 Precision = Literal["auto", "fp32", "bf16"]
@@ -69,11 +69,11 @@ class Recipe:
         return self.model.sampler(self.samplers)
 
     @staticmethod
-    def load(preset: str = "small", task: str = "", **changes: Any) -> Recipe:
-        """A preset, with its settings for one task ("dataset/task") and some fields changed."""
+    def load(preset: str = "small", task: str = "", model: str = "quartet", **changes: Any) -> Recipe:
+        """A preset, with its settings for one task ("dataset/task") and one model, and some fields changed."""
         text = _read(preset)
         tasks: Mapping[str, dict[str, Any]] = text.pop("tasks", {})
-        return Recipe().changed(**(text | tasks.get(task, {}) | changes))
+        return Recipe().changed(**(text | tasks.get(task, {}) | _read_model(model) | changes))
 
     def changed(self, **words: Any) -> Recipe:
         """This recipe with some fields changed, whichever of its parts they belong to."""
@@ -108,6 +108,15 @@ _CHOICES = {
     "precision": ("auto", "fp32", "bf16"),
     "schedule": ("constant", "cosine"),
 }
+
+
+def _read_model(name: str) -> dict[str, Any]:
+    """What differs for one model, whatever the preset."""
+    if name not in ARCHITECTURES:
+        raise UsageError("C01", f'there is no model "{name}"' + did_you_mean(name, ARCHITECTURES))
+    text = (files("quartet") / "recipes" / "models.toml").read_text(encoding="utf-8")
+    differing: dict[str, Any] = tomllib.loads(text).get(name, {})
+    return {"architecture": name} | differing
 
 
 def _read(preset: str) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from quartet.contexts import TaskContext
 from quartet.samplers.connectivity import connectivity
 from quartet.samplers.context import Context
 from quartet.show import new_grid
-from quartet.study import MEASURES, ConnectivityRow
+from quartet.study.connectivity import MEASURES, ConnectivityRow
 
 
 def samples_view(samples: list[TaskContext], config: SamplerConfig) -> RenderableType:

@@ -48,11 +48,12 @@ class Part:
 
     seed: Tensor  # (b,) places in the batch
     row: Tensor  # (b, K) places among the batch's rows
+    type: Tensor  # (b, K) the row's table
     hop: Tensor  # (b, K)
     age: Tensor  # (b, K) days from the row to the seed's time; NaN for rows without a time
     share: Tensor  # (b, K) how often the token stands in the paper's padded sequence; 0 for padding
     noise: Tensor  # (b, K) standard normal
-    edge: Tensor  # (2, E) from and to, each link in both directions, as places among the b * K tokens
+    edge: Tensor  # (2, E) from and to, as places among the b * K tokens: first all from child to parent, then back
     collab: Tensor  # (b, C) places among the batch's context tokens
     num_collab: Tensor  # (b,)
 
@@ -158,6 +159,7 @@ class Tokenizer:
         )
         noise = _normal(keys, context.local_start, draw * _DRAWS_A_SEED)
         row, share = place[context.local_node], context.local_share.astype(np.float32)
+        types = self.graph.types(context.local_node)
         num_collab = np.diff(context.collab_start)
         for seeds in _of_like_length(length, self.part_tokens):
             width = int(length[seeds].max())
@@ -170,6 +172,7 @@ class Tokenizer:
             yield Part(
                 seed=_tensor(seeds),
                 row=padded(row),
+                type=padded(types),
                 hop=padded(context.local_hop),
                 age=padded(age),
                 share=padded(share),

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from quartet.contexts import task_context
+from quartet.database.database import Database
 from quartet.distributed import ALONE, Processes
 from quartet.errors import DataError, ResourceError
 from quartet.features import FeatureTable
@@ -32,7 +33,8 @@ from quartet.graph import TemporalGraph
 from quartet.memory import free_bytes, seeds_that_fit
 from quartet.metrics import higher_is_better, main_metric, selection_score
 from quartet.nn.accumulate import Answer, PartAnswer, backward_in_parts
-from quartet.nn.model import ModelSchema, Quartet
+from quartet.nn.models import build_model
+from quartet.nn.parts import ModelSchema, PartModel
 from quartet.nn.precision import autocast
 from quartet.nn.targets import Target, fit_target
 from quartet.predict import BATCH, answers
@@ -86,14 +88,27 @@ def prepare(
     return Material(task, graph, features, fit_target(task), contexts, labels)
 
 
-def new_model(material: Material, recipe: Recipe) -> Quartet:
+def new_model(material: Material, recipe: Recipe) -> PartModel:
     """A model with random weights, whose first answer is the base rate."""
     torch.manual_seed(recipe.rng_seed)
-    schema = ModelSchema(material.features.layouts, recipe.sampler.num_hops, material.target.num_outputs)
-    model = Quartet(recipe.model, schema)
+    model = build_model(
+        recipe.model,
+        ModelSchema(
+            material.features.layouts,
+            recipe.sampler.num_hops,
+            material.target.num_outputs,
+            table_links(material.task.database),
+        ),
+    )
     with torch.no_grad():
         model.readout.bias.copy_(torch.tensor(material.target.start()))
     return model
+
+
+def table_links(database: Database) -> tuple[tuple[int, int], ...]:
+    """The places of child and parent table of every link, each pair once."""
+    place = {name: number for number, name in enumerate(database.tables)}
+    return tuple(dict.fromkeys((place[r.table], place[r.parent]) for r in database.relations))
 
 
 @dataclass(frozen=True)
@@ -218,6 +233,7 @@ class Trainer:
         for group in self.optimizer.param_groups:
             group["lr"] = self.recipe.learning_rate * self._rate_share()
         self.optimizer.step()
+        self.model.settle(self.processes.gathered)
         progress.batch, progress.step = progress.batch + 1, progress.step + 1
         progress.loss += loss * len(places)
         took = self.processes.mean(time.perf_counter() - begin)  # so that time runs out in all at once

@@ -19,7 +19,7 @@ from quartet.errors import UsageError
 from quartet.graph import TemporalGraph
 from quartet.samplers import Context, sample
 from quartet.samplers.connectivity import connectivity
-from quartet.study import connectivity_study
+from quartet.study.connectivity import connectivity_study
 from quartet.tasks import Task
 from quartet.tasks.spec import spec_from_dict
 from tests.shared import shared_data

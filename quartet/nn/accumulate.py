@@ -13,7 +13,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from quartet.nn.model import Quartet, Shared
+from quartet.nn.parts import PartModel, Shared
 from quartet.tokens import Part, TokenBatch, with_tensors
 
 Answer = Callable[[Shared, TokenBatch, Part], Tensor]  # (b, outputs) of a part
@@ -21,12 +21,12 @@ Loss = Callable[[Tensor, Tensor], Tensor]  # answers (b, outputs) and their plac
 
 
 class PartAnswer(nn.Module):
-    """`Quartet.answer` as a module's forward, which DistributedDataParallel can wrap and then synchronises.
+    """`PartModel.answer` as a module's forward, which DistributedDataParallel can wrap and then synchronises.
 
     `no_sync` is DistributedDataParallel's: where nothing is synchronised, there is nothing to hold back.
     """
 
-    def __init__(self, model: Quartet) -> None:
+    def __init__(self, model: PartModel) -> None:
         super().__init__()
         self.model = model
 
@@ -38,7 +38,7 @@ class PartAnswer(nn.Module):
 
 
 def backward_in_parts(
-    model: Quartet, batch: TokenBatch, loss: Loss, last_answer: Answer | None = None
+    model: PartModel, batch: TokenBatch, loss: Loss, last_answer: Answer | None = None
 ) -> Tensor:
     """Adds the gradient of the parts' summed losses to the model's parameters; returns that sum.
 

@@ -11,7 +11,6 @@ from torch import Tensor, nn
 
 from quartet.config import ModelConfig
 from quartet.errors import UsageError
-from quartet.features import TableLayout
 from quartet.nn.attention import FeedForward
 from quartet.nn.branches import (
     DirectAttention,
@@ -24,22 +23,9 @@ from quartet.nn.branches import (
 )
 from quartet.nn.encoders import TimeEncoder
 from quartet.nn.local import LocalModule
-from quartet.nn.table_encoder import TableEncoder
+from quartet.nn.parts import ModelSchema, PartModel, Shared, encode_rows, table_encoders
 from quartet.nn.token_mix import ContextTokens, LocalShared, LocalTokens
 from quartet.tokens import Part, TokenBatch
-
-
-@dataclass(frozen=True)
-class ModelSchema:
-    """What a model must know of the data: its tables, the hop bins of the sampler, and the size of the answer."""
-
-    tables: tuple[TableLayout, ...]
-    num_hops: int
-    num_outputs: int = 1
-
-    @property
-    def sketch_size(self) -> int:
-        return 4 + len(self.tables)
 
 
 class PerceiverShared(NamedTuple):
@@ -50,32 +36,30 @@ class PerceiverShared(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Shared:
-    """What is computed once for a batch, whatever the number of its parts. Absent branches are None."""
+class QuartetShared(Shared):
+    """What Quartet computes once for a batch. Absent branches are None."""
 
-    local: LocalShared | None
     feature: Tensor | None  # (B, D) X_feat
     topology: Tensor | None  # (B, D) X_struct
     perceivers: PerceiverShared | None
     context: Tensor | None  # (P, D) tokens of both contexts, if there are no perceivers
 
 
-class Quartet(nn.Module):
+class Quartet(PartModel):
     """The model: `Quartet(config, schema)(batch)` gives (B, outputs) logits or standardised values.
 
     Names of tables and columns never name a module: tables are told apart by their order.
     """
 
     def __init__(self, config: ModelConfig, schema: ModelSchema) -> None:
-        super().__init__()
+        super().__init__(config, schema)
         if not config.local and not config.branches:
             raise UsageError("C02", "a model without local module and without branches reads nothing")
-        self.config, self.schema = config, schema
         width = config.width
         self.has_context = config.has("temporal") or config.has("collab")
         self.has_tokens = config.local or self.has_context
         if self.has_tokens or config.has("feature"):  # a sketch needs no features
-            self.tables = nn.ModuleList(TableEncoder(layout, config) for layout in schema.tables)
+            self.tables = table_encoders(config, schema)
         if self.has_tokens:
             self.types = nn.Embedding(len(schema.tables), width)
             self.time = TimeEncoder(config)
@@ -89,20 +73,11 @@ class Quartet(nn.Module):
         self.fusion = Fusion(config.local + len(config.branches), config)
         self.readout = nn.Linear(width, schema.num_outputs)
 
-    @property
-    def num_parameters(self) -> int:
-        return sum(parameter.numel() for parameter in self.parameters())
-
-    def forward(self, batch: TokenBatch) -> Tensor:
-        shared = self.share(batch)
-        answers = torch.cat([self.answer(shared, batch, part) for part in batch.parts])
-        return torch.empty_like(answers).index_copy(0, batch.order, answers)  # (B, outputs)
-
-    def share(self, batch: TokenBatch) -> Shared:
+    def share(self, batch: TokenBatch) -> QuartetShared:
         """Features of distinct rows, context tokens, temporal latents and codebooks: once for the batch."""
         rows = self._rows(batch)  # (R, D)
         context = self._context(batch, rows)  # (P, D)
-        return Shared(
+        return QuartetShared(
             local=self._local(batch, rows) if self.has_tokens else None,
             feature=self.feature(F.embedding(batch.seed_row, rows)) if self.feature else None,
             topology=self.topology(batch.sketch, batch.whole_sketch) if self.topology else None,
@@ -111,7 +86,6 @@ class Quartet(nn.Module):
         )
 
     def observe(self, sketch: Tensor) -> None:
-        """Takes notice of the sketches of a whole batch in training, before its parts (`TokenBatch.whole_sketch`)."""
         if self.topology is not None:
             self.topology.observe(sketch)
 
@@ -119,7 +93,7 @@ class Quartet(nn.Module):
         """h_feat of the batch's distinct rows: (R, D), or none where nothing reads them."""
         if not self.has_tokens and self.feature is None:
             return batch.sketch.new_empty(0, self.config.width)
-        return torch.cat([encode(table) for encode, table in zip(self.tables, batch.tables, strict=True)])
+        return encode_rows(self.tables, batch)
 
     def _local(self, batch: TokenBatch, rows: Tensor) -> LocalShared:
         return self.tokens.share(rows, self.types.weight, batch.row_type, self.time)
@@ -132,8 +106,7 @@ class Quartet(nn.Module):
             rows, self.types.weight, batch.row_type, self.time, batch.context_row, batch.context_age
         )
 
-    def answer(self, shared: Shared, batch: TokenBatch, part: Part) -> Tensor:
-        """The answers of the seeds of one part."""
+    def answer(self, shared: QuartetShared, batch: TokenBatch, part: Part) -> Tensor:
         parts = []
         if shared.local is not None:
             tokens = self.tokens(shared.local, self.time, part)  # (b, K, D)

@@ -10,7 +10,8 @@ import torch
 from quartet.config import ModelConfig, SamplerConfig
 from quartet.features import Bags, TableFeatures, TableLayout
 from quartet.graph import TemporalGraph
-from quartet.nn.model import ModelSchema, Quartet
+from quartet.nn.model import Quartet
+from quartet.nn.parts import ModelSchema
 from quartet.samplers.context import Context, sample
 from quartet.tasks import Seeds
 from quartet.tokens import TokenBatch, Tokenizer

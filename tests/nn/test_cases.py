@@ -16,7 +16,8 @@ from quartet.errors import UsageError
 from quartet.features import FeatureTable
 from quartet.graph import TemporalGraph
 from quartet.nn import precision
-from quartet.nn.model import ModelSchema, Quartet
+from quartet.nn.model import Quartet
+from quartet.nn.parts import ModelSchema
 from quartet.samplers.context import sample
 from quartet.tasks import Seeds
 from quartet.tokens import Tokenizer

@@ -18,7 +18,8 @@ from quartet.causal import TimeRule
 from quartet.config import SamplerConfig
 from quartet.database.database import Database
 from quartet.features import FeatureTable
-from quartet.nn.model import ModelSchema, Quartet
+from quartet.nn.model import Quartet
+from quartet.nn.parts import ModelSchema
 from quartet.tokens import Tokenizer
 from tests.nn.data import SMALL
 from tests.nn.test_equality import randomise

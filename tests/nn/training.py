@@ -14,7 +14,8 @@ from torch import Tensor
 
 from quartet.config import ModelConfig, SamplerConfig
 from quartet.nn.accumulate import Loss, backward_in_parts
-from quartet.nn.model import ModelSchema, Quartet
+from quartet.nn.model import Quartet
+from quartet.nn.parts import ModelSchema
 from quartet.samplers import sample
 from quartet.tasks import Seeds
 from quartet.tokens import TokenBatch, Tokenizer

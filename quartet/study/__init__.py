@@ -1,0 +1,1 @@
+"""Studies: the paper's tables and figures, made again on any task, with the paper's figures beside ours."""

@@ -22,8 +22,8 @@ FLOORS = [
     "recipe", "calibration", "tokens", "nn.dropout", "nn.attention", "nn.table_encoder", "nn.encoders",
     "nn.token_mix", "nn.local", "nn.branches", "nn.parts", "nn.model", "nn.relgt", "nn.hgt", "nn.sage", "nn.rgp",
     "nn.models", "nn.accumulate", "nn.precision", "nn.targets",
-    "distributed", "memory", "checkpoint", "predict", "train", "cost", "draw_curves", "run", "evaluate", "study", "board",
-    "submit", "threads", "draw", "draw_context", "show", "show_context", "show_training", "cli_models", "cli",
+    "distributed", "memory", "checkpoint", "predict", "train", "cost", "draw_curves", "run", "evaluate",
+    "study", "tune", "board", "submit", "threads", "draw", "draw_context", "show", "show_context", "show_training", "cli_models", "cli",
     "__main__",
 ]  # fmt: skip
 SENTINELS = {"NEVER", "STATIC", "None"}

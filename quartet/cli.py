@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
 import typer
 
 from quartet.cli_models import SchemaFile, Source, TaskName, models, say
+from quartet.cli_study import study
 from quartet.errors import QuartetError, UsageError
 
 if TYPE_CHECKING:
@@ -167,7 +168,6 @@ def sample(
         say(f"Drew the context of training seed {seed}: {draw}")
 
 
-study = typer.Typer(no_args_is_help=True, help="Make the paper's tables again, on any task.")
 app.add_typer(study, name="study")
 
 

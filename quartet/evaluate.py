@@ -18,7 +18,7 @@ from quartet.contexts import Protocol, protocol_seeds
 from quartet.draw_curves import Bin, reliability_svg
 from quartet.features import FeatureTable
 from quartet.findings import Finding
-from quartet.metrics import Measure, calibration_bins, measures
+from quartet.metrics import Measure, calibration_bins, main_metric, measures
 from quartet.predict import Predictor, Question
 from quartet.run import Run, evaluation_name
 from quartet.splits import Split
@@ -82,6 +82,14 @@ def evaluate_run(
     return Evaluation(task.name, split, protocol, len(target), found, bins)
 
 
+def score_on_test(run: Run, task: Task) -> tuple[str, float]:
+    """The task's main metric on test by the run's own predictions, and its name; without trivial rows."""
+    target = np.asarray(task.vault.open(f"score {run.folder.name}"))
+    metric = main_metric(task.spec.type)
+    found = measures(task.spec.type, target, _kept_scores(run, "test"), num_resamples=0)[metric].value
+    return metric, float("nan") if found is None else found
+
+
 def keep_evaluation(run: Run, found: Evaluation) -> None:
     """Writes what was found into the run's folder, with a picture of the calibration where there is one."""
     run.write(evaluation_name(found.split, found.protocol), found.to_dict())
@@ -95,12 +103,16 @@ def _run_scores(
 ) -> Scores:
     """The scores that the run kept, or live ones under another protocol than it was trained with."""
     if protocol == run.recipe.protocol:
-        kept = pq.read_table(run.folder / "predictions" / f"{split}.parquet")
-        if "score" in kept.column_names:
-            return np.asarray(kept["score"])
-        names = [name for name in kept.column_names if name.startswith("score_")]
-        return np.stack([np.asarray(kept[name]) for name in names], 1)
+        return _kept_scores(run, split)
     return predictor.checkpoint.target.scores(predictor.ask(question))
+
+
+def _kept_scores(run: Run, split: Split) -> Scores:
+    kept = pq.read_table(run.folder / "predictions" / f"{split}.parquet")
+    if "score" in kept.column_names:
+        return np.asarray(kept["score"])
+    names = [name for name in kept.column_names if name.startswith("score_")]
+    return np.stack([np.asarray(kept[name]) for name in names], 1)
 
 
 def _bins(labels: NDArray[Any], score: Scores) -> tuple[Bin, ...]:

@@ -102,7 +102,9 @@ class CentroidMemory(nn.Module):
         )
         # The logits are divided by the root of the whole width, not of a head's.
         query = query * self.heads**-0.5
-        read = attend(query, key, value, self.count.log()[None, None, None], self.dropout if self.training else 0.0)
+        read = attend(
+            query, key, value, self.count.log()[None, None, None], self.dropout if self.training else 0.0
+        )
         return read[0].transpose(0, 1).flatten(1)  # (b, D)
 
     @torch.no_grad()

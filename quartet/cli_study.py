@@ -99,6 +99,40 @@ def _carry_out(plan: Plan, processes: int, seconds: float) -> None:
         raise typer.Exit(1)
 
 
+@study.command()
+def efficiency(
+    source: Source,
+    tasks: TaskNames,
+    schema: SchemaFile = None,
+    preset: Preset = "small",
+    change: Changes = None,
+    steps: Annotated[int, typer.Option(min=1, help="Steps of each model, turn by turn; medians count.")] = 3,
+    folder: Folder = Path("studies"),
+) -> None:
+    """What QUARTET costs beside RelGT, as published and here: time, memory, cache and parameters."""
+    from quartet.config import changes_from_text
+    from quartet.database.database import Database
+    from quartet.show import console
+    from quartet.show_efficiency import LEGEND, efficiency_sheet
+    from quartet.show_study import sheets_markdown, sheets_view
+    from quartet.study.efficiency import efficiency_study
+    from quartet.tasks import Task
+    from quartet.threads import use_threads
+
+    use_threads(1)
+    database, sheets = Database.load(source, schema), []
+    settings = " ".join([f"preset {preset}", *(change or [])])
+    for path in tasks:
+        task = Task.load(database, path)
+        costs = efficiency_study(task, preset, changes_from_text(change or []), steps, say)
+        sheets.append(efficiency_sheet(database.schema.name, task.name, settings, costs))
+    console().print(sheets_view(sheets, LEGEND))
+    folder.mkdir(parents=True, exist_ok=True)
+    written = folder / f"efficiency-{database.schema.name}.md"
+    written.write_text(sheets_markdown(sheets, LEGEND), encoding="utf-8")
+    say(f"Table: {written}")
+
+
 def _told(result: Result) -> None:
     say(
         f"{result.task}, {result.arm}, random seed {result.rng_seed}: {result.metric} {result.validation:.4f} on "

@@ -36,8 +36,10 @@ class SamplerConfig:
     truncation: Literal["recent", "random"] = "recent"  # which M of a node's visible neighbours
     local_budget: int = 300  # K
     branches: tuple[Branch, ...] = BRANCHES  # contexts of absent branches are not sampled
-    temporal_budget: int = 300  # K_temp
-    lookback_days: int = 365  # Δt
+    temporal_unit: Literal["rows", "links"] = "rows"  # the newest rows of tables, or RGP's newest links
+    temporal_budget: int = 300  # K_temp, of rows
+    lookback_days: int = 365  # Δt, of rows
+    recent_links: int = 10  # RGP's k, of each foreign key
     collab_budget: int = 300  # K_collab
     collab_hops: Literal[2, 4] = 2  # the paper's probe, or look-alikes of the seed's own table
     first_fanout: int = 50  # M1
@@ -49,7 +51,14 @@ class SamplerConfig:
     rng_seed: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("num_walks", "walk_length", "temporal_budget", "lookback_days", "collab_budget"):
+        for name in (
+            "num_walks",
+            "walk_length",
+            "temporal_budget",
+            "lookback_days",
+            "recent_links",
+            "collab_budget",
+        ):
             _check_range(name, getattr(self, name), 1)
         for name in ("first_fanout", "second_fanout", "max_recent"):
             if getattr(self, name) is not None:
@@ -161,6 +170,7 @@ _CHOICES: dict[str, tuple[object, ...]] = {
     "sampler": ("walk", "bfs"),
     "local": (True, False),
     "truncation": ("recent", "random"),
+    "temporal_unit": ("rows", "links"),
     "collab_hops": (2, 4),
     "fallback": ("visible", "null"),
     "time_rule": ("<=", "<"),

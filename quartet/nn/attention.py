@@ -118,7 +118,7 @@ class CrossAttention(Projections):
         return self.out(self._values(read, weight.sum(-1)))[:, 0]
 
     def logits(self, query: Tensor, tokens: Tensor) -> Tensor:
-        """The logits of (P, D) tokens for (Z, D) queries that all contexts share, for `read_places`: (P, Z H)."""
+        """The logits of (..., D) tokens for (Z, D) queries that all contexts share, to be read with: (..., Z H)."""
         return F.linear(tokens, self._folded(query).flatten(0, 1))
 
     def read_places(self, logits: Tensor, tokens: Tensor, place: Tensor, count: Tensor) -> Tensor:
@@ -129,12 +129,16 @@ class CrossAttention(Projections):
         the (B, C) places name them.
         """
         is_real = torch.arange(place.shape[1], device=place.device) < count[:, None]  # (B, C)
-        logits = F.embedding(place, logits).masked_fill(~is_real[..., None], torch.finfo(logits.dtype).min)
+        return self.read_logits(F.embedding(place, logits), F.embedding(place, tokens), is_real)
+
+    def read_logits(self, logits: Tensor, tokens: Tensor, is_real: Tensor) -> Tensor:
+        """The queries of (B, C, Z H) logits read those of the (B, C, D) tokens that are real: as `read_places`."""
+        logits = logits.masked_fill(~is_real[..., None], torch.finfo(logits.dtype).min)
         weight = logits.softmax(1) * is_real[..., None]  # (B, C, Z H): all zero for an empty context
         weight = dropout(weight, self.dropout, self.training)
-        read = weight.transpose(1, 2) @ F.embedding(place, tokens)  # (B, Z H, D)
+        read = weight.transpose(1, 2) @ tokens  # (B, Z H, D)
         read = self._values(read.unflatten(1, (-1, self.heads)), weight.sum(1))  # (B, Z, D)
-        return self.out(read) * (count > 0)[:, None, None]
+        return self.out(read) * is_real.any(1)[:, None, None]
 
     def _folded(self, query: Tensor) -> Tensor:
         """Each head's query, scaled and taken through its keys' matrix: (Z, H, D)."""

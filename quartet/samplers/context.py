@@ -25,7 +25,7 @@ from quartet.samplers.collab import probe_many
 from quartet.samplers.draws import seed_keys
 from quartet.samplers.fallback import fall_back
 from quartet.samplers.sketch import NUM_SCALARS, sketch_many, type_checkpoints
-from quartet.samplers.temporal import sample_temporal
+from quartet.samplers.temporal import sample_recent_links, sample_temporal
 from quartet.samplers.walk import walk_many
 from quartet.tasks.seeds import Seeds
 
@@ -244,7 +244,9 @@ def _joined(
     """One context from the parts, with the temporal context of each distinct time."""
     times, which = np.unique(time, return_inverse=True)
     recent: list[NDArray[np.int32]] = [np.empty(0, np.int32) for _ in times]
-    if config.has("temporal"):
+    if config.has("temporal") and config.temporal_unit == "links":
+        recent = sample_recent_links(graph, times, config.recent_links, config.time_rule)
+    elif config.has("temporal"):
         recent = sample_temporal(graph, times, config.temporal_budget, config.lookback_days, config.time_rule)
 
     def all_of(name: str, like: Array) -> Array:

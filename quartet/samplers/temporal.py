@@ -3,6 +3,8 @@
 It depends on the time alone, so it is sampled once for each distinct time. Every table with a time column
 gets an equal part of the budget; what one cannot fill goes to the others. Tables that are always known
 have no "lately" and take no part.
+
+RGP counts links instead of rows (appendix A.4.4): the newest of each foreign key, and the rows at their ends.
 """
 
 from __future__ import annotations
@@ -45,6 +47,51 @@ def _timed_streams(graph: TemporalGraph) -> list[tuple[NDArray[np.int32], NDArra
         if len(nodes) and known_at[-1] != STATIC:
             found.append((nodes, known_at))
     return found
+
+
+def sample_recent_links(
+    graph: TemporalGraph, times: NDArray[np.int64], count: int, rule: TimeRule
+) -> list[NDArray[np.int32]]:
+    """For each time the rows at the ends of the newest `count` links of every foreign key, each row once.
+
+    Foreign keys come in the order of the schema, their links newest first, of a link the child before its parent.
+    """
+    relations = _timed_links(graph)
+    ends = [num_visible(known_at, times, rule) for _, known_at in relations]
+    return [
+        _distinct(
+            [
+                links[max(end[place] - count, 0) : end[place]][::-1]
+                for (links, _), end in zip(relations, ends, strict=True)
+            ]
+        )
+        for place in range(len(times))
+    ]
+
+
+def _timed_links(graph: TemporalGraph) -> list[tuple[NDArray[np.int32], NDArray[np.int64]]]:
+    """The links (child, parent) of each foreign key, oldest first, with their times; not those always known.
+
+    Of one time, the child's stable key decides: a row has one parent for each foreign key.
+    """
+    found = []
+    for table, num_keys in enumerate(graph.num_foreign_keys):
+        children = np.arange(graph.offsets[table], graph.offsets[table + 1], dtype=np.int32)
+        slots = graph.parents[graph.parents_start[table] : graph.parents_start[table + 1]]
+        for parents in slots.reshape(len(children), num_keys).T:
+            links = np.stack([children, parents], 1)[parents >= 0]
+            rank = graph.node_rank[links].max(1)  # known when both ends are
+            order = np.lexsort((graph.stable_key[links[:, 0]], rank))
+            order = order[np.searchsorted(rank[order], 1) :]  # rank 0 is "always known"
+            found.append((links[order], graph.times[rank[order]]))
+    return found
+
+
+def _distinct(links: list[NDArray[np.int32]]) -> NDArray[np.int32]:
+    """The rows that links name, each once, where it is named first."""
+    rows = np.concatenate([np.empty((0, 2), np.int32), *links]).reshape(-1)
+    _, first = np.unique(rows, return_index=True)
+    return rows[np.sort(first)]
 
 
 def _newest(windows: list[NDArray[np.int32]], budget: int) -> NDArray[np.int32]:

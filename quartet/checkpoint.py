@@ -1,7 +1,8 @@
-"""A model on disk: one folder of safetensors and JSON that predicts without the training code.
+"""A model on disk: one folder of safetensors, text and JSON that predicts without the training code.
 
     model.json           recipe, task, keys and links of the data, what the outputs mean, statistics of the features
-    weights.safetensors  the network
+    weights.safetensors  the network; of the model lightgbm instead
+    trees.txt            its trees, as LightGBM writes them
     features.safetensors what the statistics hold in arrays
     checksums.json       SHA-256 of each of the others
 
@@ -21,6 +22,7 @@ from safetensors.numpy import load_file as load_arrays
 from safetensors.numpy import save_file as save_arrays
 from safetensors.torch import load_file, save_file
 
+from quartet.baselines.boosted import Boosted
 from quartet.config import with_tuples
 from quartet.database.database import Database
 from quartet.database.table import Table
@@ -33,16 +35,16 @@ from quartet.nn.targets import Target, target_from_dict, target_to_dict
 from quartet.recipe import Recipe
 
 VERSION = 1
-MODEL, WEIGHTS, FEATURES, CHECKSUMS = (
-    "model.json", "weights.safetensors", "features.safetensors", "checksums.json",
+MODEL, WEIGHTS, TREES, FEATURES, CHECKSUMS = (
+    "model.json", "weights.safetensors", "trees.txt", "features.safetensors", "checksums.json",
 )  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
 class Checkpoint:
-    """All that a prediction needs: the network, how its data are to be read, and what it answers."""
+    """All that a prediction needs: the model, how its data are to be read, and what it answers."""
 
-    model: PartModel
+    model: PartModel | Boosted
     recipe: Recipe
     target: Target
     statistics: FeatureStatistics
@@ -101,7 +103,7 @@ def save_checkpoint(checkpoint: Checkpoint, folder: Path) -> None:
     said = {
         "version": VERSION,
         "recipe": checkpoint.recipe.to_dict(),
-        "schema": asdict(checkpoint.model.schema),
+        **_reads(checkpoint.model),
         "target": target_to_dict(checkpoint.target),
         "task": checkpoint.task,
         "facts": checkpoint.facts,
@@ -109,11 +111,26 @@ def save_checkpoint(checkpoint: Checkpoint, folder: Path) -> None:
     }
     with new_folder(folder) as fresh:
         (fresh / MODEL).write_text(json.dumps(said, indent=1), encoding="utf-8")
-        weights = {name: tensor.contiguous() for name, tensor in checkpoint.model.state_dict().items()}
-        save_file(weights, fresh / WEIGHTS)
+        learned = _write_learned(checkpoint.model, fresh)
         save_arrays(dict(checkpoint.statistics.arrays), fresh / FEATURES)
-        sums = {name: _digest(fresh / name) for name in (MODEL, WEIGHTS, FEATURES)}
+        sums = {name: _digest(fresh / name) for name in (MODEL, learned, FEATURES)}
         (fresh / CHECKSUMS).write_text(json.dumps(sums, indent=1), encoding="utf-8")
+
+
+def _reads(model: PartModel | Boosted) -> dict[str, Any]:
+    """What a model must know of the data."""
+    if isinstance(model, Boosted):
+        return {"columns": model.names}
+    return {"schema": asdict(model.schema)}
+
+
+def _write_learned(model: PartModel | Boosted, folder: Path) -> str:
+    """Writes what a model has learned; the name of the file."""
+    if isinstance(model, Boosted):
+        (folder / TREES).write_text(model.text, encoding="utf-8")
+        return TREES
+    save_file({name: tensor.contiguous() for name, tensor in model.state_dict().items()}, folder / WEIGHTS)
+    return WEIGHTS
 
 
 def load_checkpoint(folder: Path) -> Checkpoint:
@@ -125,15 +142,22 @@ def load_checkpoint(folder: Path) -> Checkpoint:
             "C10", f"{folder} was written by a newer version of quartet (format {said['version']})", "upgrade"
         )
     recipe = Recipe().changed(**said["recipe"])
-    schema = said["schema"]
+    target = target_from_dict(said["target"])
+    if recipe.model.architecture == "lightgbm":
+        text = (folder / TREES).read_text(encoding="utf-8")
+        model: PartModel | Boosted = Boosted(tuple(said["columns"]), target.num_outputs, text)
+    else:
+        model = _read_network(recipe, said["schema"], folder / WEIGHTS)
+    statistics = FeatureStatistics.from_dict(said["statistics"], load_arrays(folder / FEATURES))
+    return Checkpoint(model, recipe, target, statistics, said["task"], said["facts"])
+
+
+def _read_network(recipe: Recipe, schema: dict[str, Any], weights: Path) -> PartModel:
     tables = tuple(TableLayout(**with_tuples(table)) for table in schema["tables"])
     links = tuple((child, parent) for child, parent in schema.get("links", ()))
     model = build_model(recipe.model, ModelSchema(tables, schema["num_hops"], schema["num_outputs"], links))
-    model.load_state_dict(load_file(folder / WEIGHTS))
-    statistics = FeatureStatistics.from_dict(said["statistics"], load_arrays(folder / FEATURES))
-    return Checkpoint(
-        model.eval(), recipe, target_from_dict(said["target"]), statistics, said["task"], said["facts"]
-    )
+    model.load_state_dict(load_file(weights))
+    return model.eval()
 
 
 def _check(folder: Path) -> None:

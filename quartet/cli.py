@@ -10,6 +10,7 @@ import typer
 
 from quartet.cli_models import SchemaFile, Source, TaskName, models, say
 from quartet.cli_study import study
+from quartet.cli_tune import tuning
 from quartet.errors import QuartetError, UsageError
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ app = typer.Typer(
 )
 
 app.add_typer(models)
+app.add_typer(tuning)
 
 Changes = Annotated[
     list[str] | None,

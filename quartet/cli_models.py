@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 
 import typer
 
@@ -19,9 +19,12 @@ from quartet.printable import printable
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from quartet.baselines.boosted import Boosted
     from quartet.findings import Finding
-    from quartet.run import Run
+    from quartet.recipe import Recipe
+    from quartet.run import Boosting, Run
     from quartet.show_training import TrainingView
+    from quartet.tasks import Task
     from quartet.train import Epoch, Trainer
 
 models = typer.Typer()
@@ -44,10 +47,18 @@ def train(
     source: Source,
     task: TaskName,
     schema: SchemaFile = None,
-    preset: Annotated[
-        Literal["small", "paper", "paper-val"],
+    model: Annotated[
+        Literal["quartet", "relgt", "rgp", "hgt", "sage", "lightgbm"] | None,
         typer.Option(
-            help="small: minutes on two cores. paper: its settings for the task. paper-val: by validation."
+            help="quartet (the default); relgt, rgp, hgt, sage: networks to compare it with; lightgbm: trees on "
+            "counts and means of the rows up to two links away."
+        ),
+    ] = None,
+    preset: Annotated[
+        str,
+        typer.Option(
+            help="small: minutes on two cores. paper: its settings for the task. paper-val: those that validation "
+            "selects. Or a recipe's .toml file, as `quartet tune` writes it."
         ),
     ] = "small",
     change: Annotated[
@@ -67,6 +78,8 @@ def train(
     - `quartet train demo plane-idle` trains by the preset `small`, minutes on two cores.
 
     - `--set epochs=5 --set width=32` changes the recipe, `--time-limit 600` ends it early.
+
+    - `--model lightgbm` takes seconds and no contexts: a good first answer, and a bar for the others to pass.
 
     - Ctrl-C saves and stops; `--resume runs/latest` goes on as if it had not been stopped.
 
@@ -92,21 +105,49 @@ def train(
     loaded = Task.load(database, task)
     for finding in check_labels(loaded):
         say(str(finding))
-    recipe = run.recipe if run else Recipe.load(preset, f"{database.schema.name}/{loaded.name}", **changes)
+    named = f"{database.schema.name}/{loaded.name}"
+    recipe = run.recipe if run else Recipe.load(preset, named, model, **changes)
+    words = [source, task, *(["--schema", str(schema)] if schema else [])]
+
+    def opened() -> Run:
+        return run or Run.create(runs, loaded, recipe, source, task)
+
+    if recipe.model.architecture == "lightgbm":
+        if processes.is_first:  # trees are not fitted by several
+            _boost(loaded, recipe, opened, json, words)
+        return
     num_seeds = len(loaded.seeds("train")) + len(loaded.seeds("val"))
     with processes.first_alone(), terminal_bar("contexts", num_seeds) as progress:
         material = prepare(loaded, recipe, report=report, progress=progress)
-    run = run or processes.from_first(lambda: Run.create(runs, loaded, recipe, source, task))
+    run = processes.from_first(opened)
     run.check_task(loaded)
     with _output(run, "as it began" if resume else preset, json) as out, stop_on_signal() as must_stop:
         done = train_run(
             run, material, recipe, out.epoch, out.step, must_stop, on_begin=out.begin, processes=processes
         )
     if done is None:
-        where = [source, task, *(["--schema", str(schema)] if schema else []), "--resume", str(run.folder)]
-        say(f"Stopped. Go on with: quartet train {shlex.join(where)}")
-        raise typer.Exit(130)
+        _stopped(words, run)
     out.end()
+
+
+def _boost(task: Task, recipe: Recipe, opened: Callable[[], Run], is_json: bool, words: list[str]) -> None:
+    """Fits the model lightgbm, and shows how good it is."""
+    from quartet.run import prepare_boosting, train_boosted
+
+    boosting = prepare_boosting(task, recipe)
+    run = opened()
+    run.check_task(task)
+    with _output(run, "", is_json) as out, stop_on_signal() as must_stop:
+        out.begin_boosting(boosting, recipe)
+        model = train_boosted(run, boosting, recipe, out.boosted, must_stop)
+    if model is None:
+        _stopped(words, run)
+    out.end_boosting(model)
+
+
+def _stopped(words: list[str], run: Run) -> NoReturn:
+    say(f"Stopped. Go on with: quartet train {shlex.join([*words, '--resume', str(run.folder)])}")
+    raise typer.Exit(130)
 
 
 def _unfinished(folder: Path, changes: dict[str, Any]) -> Run:
@@ -291,6 +332,20 @@ class JsonLines:
         self.trainer, recipe = trainer, trainer.recipe.to_dict()
         parameters = trainer.model.num_parameters
         self._line(event="begin", run=str(self.run.folder), recipe=recipe, parameters=parameters)
+
+    def begin_boosting(self, boosting: Boosting, recipe: Recipe) -> None:
+        self.metric = boosting.metric
+        self._line(event="begin", run=str(self.run.folder), recipe=recipe.to_dict())
+
+    def boosted(self, epoch: Epoch) -> None:
+        from dataclasses import asdict
+
+        self.best = epoch.validation
+        self._line(event="epoch", metric=self.metric, **asdict(epoch))
+
+    def end_boosting(self, model: Boosted) -> None:
+        best = {"trees": model.num_trees, "metric": self.metric, "validation": self.best}
+        self._line(event="end", run=str(self.run.folder), **best)
 
     def step(self, num_seeds: int) -> None: ...
 

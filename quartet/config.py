@@ -213,7 +213,15 @@ def changes_from_text(words: list[str]) -> dict[str, Any]:
         name, sign, text = word.partition("=")
         if not sign:
             raise UsageError("C01", f'"{word}" is not of the form field=value')
-        value = yaml.safe_load(text)
+        value = _number(yaml.safe_load(text))
         is_list = name == "branches"
         changes[name] = tuple(filter(None, (part.strip() for part in text.split(",")))) if is_list else value
     return changes
+
+
+def _number(value: Any) -> Any:
+    """Numbers such as 1e-3, which YAML takes for text, as numbers."""
+    try:
+        return float(value) if isinstance(value, str) else value
+    except ValueError:
+        return value

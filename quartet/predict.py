@@ -17,6 +17,8 @@ import pyarrow as pa
 import torch
 from numpy.typing import NDArray
 
+from quartet.baselines.boosted import Boosted
+from quartet.baselines.relational import RelationalColumns
 from quartet.calibration import Calibration
 from quartet.causal import visible
 from quartet.checkpoint import Checkpoint, load_checkpoint
@@ -145,6 +147,10 @@ class Predictor:
     def ask(self, question: Question, progress: Progress = lambda _: None) -> NDArray[np.float64]:
         """The (S, outputs) answers to all seeds, some at a time: memory does not grow with their number."""
         model, recipe, seeds = self.checkpoint.model, self.checkpoint.recipe, question.seeds
+        if isinstance(model, Boosted):
+            rule = recipe.samplers.time_rule
+            columns = RelationalColumns.of(question.database, self.entity_table, question.features, rule)
+            return model.answers(columns, seeds, progress)
         graph = TemporalGraph.build(question.database)
         tokenizer = Tokenizer(graph, question.features)
         found = [np.empty((0, model.schema.num_outputs))]

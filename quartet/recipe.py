@@ -1,7 +1,7 @@
 """Recipe: everything that decides a training run, from presets, the paper's tables and the user's changes.
 
-A preset is a TOML file in `recipes/`: fields of `Recipe`, `ModelConfig` and `SamplerConfig` side by side, and under
-`[tasks."dataset/task"]` the fields that differ for one task.
+A preset is a TOML file, one of `recipes/` or your own: fields of `Recipe`, `ModelConfig` and `SamplerConfig` side by
+side, and under `[tasks."dataset/task"]` the fields that differ for one task. As TOML has no null, None is "none".
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from importlib.resources import files
+from pathlib import Path
 from typing import Any, Literal
 
 from quartet.config import ARCHITECTURES, ModelConfig, SamplerConfig, with_tuples
@@ -19,6 +20,7 @@ from quartet.errors import UsageError, did_you_mean
 
 Precision = Literal["auto", "fp32", "bf16"]
 PRESETS = ("small", "paper", "paper-val")
+_NONE = "none"
 
 
 @dataclass(frozen=True)
@@ -69,11 +71,18 @@ class Recipe:
         return self.model.sampler(self.samplers)
 
     @staticmethod
-    def load(preset: str = "small", task: str = "", model: str = "quartet", **changes: Any) -> Recipe:
-        """A preset, with its settings for one task ("dataset/task") and one model, and some fields changed."""
-        text = _read(preset)
+    def load(preset: str = "small", task: str = "", model: str | None = None, **changes: Any) -> Recipe:
+        """A preset, with its settings for one task ("dataset/task") and one model, and some fields changed.
+
+        `preset` may be a .toml file. What it says holds before the model's usual settings; it may name its model.
+        """
+        is_file = _is_file(preset)
+        text = _read_file(preset) if is_file else _read(preset)
         tasks: Mapping[str, dict[str, Any]] = text.pop("tasks", {})
-        return Recipe().changed(**(text | tasks.get(task, {}) | _read_model(model) | changes))
+        said = {n: None if v == _NONE else v for n, v in (text | tasks.get(task, {})).items()}
+        if is_file:
+            return Recipe().changed(**(_read_model(_model_of_file(preset, said, model)) | said | changes))
+        return Recipe().changed(**(said | _read_model(model or "quartet") | changes))
 
     def changed(self, **words: Any) -> Recipe:
         """This recipe with some fields changed, whichever of its parts they belong to."""
@@ -99,6 +108,10 @@ class Recipe:
         samplers: dict[str, Any] = words.pop("samplers")
         return samplers | model | words
 
+    def to_toml(self) -> str:
+        """All fields as TOML; `Recipe.load` of a file with it is this recipe."""
+        return "".join(f"{name} = {_toml(value)}\n" for name, value in self.to_dict().items())
+
     def digest(self) -> str:
         return hashlib.sha256(json.dumps(self.to_dict(), sort_keys=True).encode()).hexdigest()
 
@@ -117,6 +130,37 @@ def _read_model(name: str) -> dict[str, Any]:
     text = (files("quartet") / "recipes" / "models.toml").read_text(encoding="utf-8")
     differing: dict[str, Any] = tomllib.loads(text).get(name, {})
     return {"architecture": name} | differing
+
+
+def _is_file(preset: str) -> bool:
+    return preset.endswith(".toml")
+
+
+def _read_file(name: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(Path(name).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UsageError(
+            "C01", f'there is no recipe "{name}"', f"name a .toml file, or one of {', '.join(PRESETS)}"
+        ) from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError("C02", f'"{name}" is not TOML: {error}', "correct it there") from None
+
+
+def _model_of_file(name: str, said: Mapping[str, Any], wanted: str | None) -> str:
+    """The model that a file names, or the wanted one where it names none."""
+    named: str = said.get("architecture", wanted or "quartet")
+    if wanted not in (None, named):
+        raise UsageError(
+            "C02", f'the recipe "{name}" is for {named}, not for {wanted}', f"say --model {named}"
+        )
+    return named
+
+
+def _toml(value: Any) -> str:
+    if value is None:
+        return _toml(_NONE)
+    return repr(value) if isinstance(value, float) else json.dumps(value)
 
 
 def _read(preset: str) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """A run on disk: everything that was asked, done and found, in one folder.
 
 recipe.json  task.json  environment.json   what was asked, of what, where
-metrics.jsonl                              one line for each epoch
+metrics.jsonl                              one line for each epoch; of the model lightgbm one in all
 state/                                     what `--resume` goes on from; gone when the run is done
 model/                                     the best model on validation (see `checkpoint.py`)
 predictions/val.parquet, test.parquet      its scores; test without labels
@@ -12,12 +12,13 @@ curves.svg                                 loss and validation by epoch
 from __future__ import annotations
 
 import json
+import math
 import os
 import platform
 import shutil
 import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -28,17 +29,23 @@ import torch
 from numpy.typing import NDArray
 from safetensors.torch import load_file, save_file
 
+from quartet.baselines.boosted import Boosted, load_lightgbm
+from quartet.baselines.relational import RelationalColumns
 from quartet.calibration import Calibration
 from quartet.checkpoint import Checkpoint, save_checkpoint, structure
-from quartet.contexts import task_context
+from quartet.contexts import protocol_seeds, task_context
 from quartet.distributed import ALONE, Processes
 from quartet.draw_curves import curves_svg
 from quartet.errors import UsageError
+from quartet.features import FeatureTable
 from quartet.files import new_file, new_folder
+from quartet.metrics import check_selectable, higher_is_better, main_metric, selection_score
+from quartet.nn.parts import PartModel
+from quartet.nn.targets import RegressionTarget, Target, fit_target
 from quartet.predict import Predictor
 from quartet.recipe import Recipe
-from quartet.splits import Split
-from quartet.tasks import Task
+from quartet.splits import SPLITS, Split
+from quartet.tasks import Seeds, Task
 from quartet.train import Epoch, Material, Trainer, prepare
 
 LATEST = "latest"
@@ -132,29 +139,38 @@ class Run:
     def finish(self, trainer: Trainer, cache: Path | None = None) -> Checkpoint:
         """Keeps the best model and its scores of validation and test."""
         trainer.use_best()
-        material = trainer.material
+        material, progress = trainer.material, trainer.progress
         recipe = trainer.recipe
         test = task_context(material.task, material.graph, recipe.sampler, "test", recipe.protocol, cache)
         answer: dict[Split, NDArray[np.float64]] = {
             "val": trainer.answers(material.contexts["val"]),
             "test": trainer.answers(test.context),
         }
+        return self.keep(trainer.model, material, recipe, answer, progress.best_epoch, progress.best)
+
+    def keep(
+        self,
+        model: PartModel | Boosted,
+        material: Material | Boosting,
+        recipe: Recipe,
+        answer: Mapping[Split, NDArray[np.float64]],
+        best_epoch: int,
+        validation: float | None,
+    ) -> Checkpoint:
+        """Keeps a model, with its answers on validation and test as scores."""
+        task = material.task
+        facts = {
+            "fingerprint": task.database.fingerprint,
+            "best_epoch": best_epoch,
+            "validation": validation,
+            "calibration": _calibration(task, answer["val"]),
+        }
         checkpoint = Checkpoint(
-            trainer.model,
-            recipe,
-            material.target,
-            material.features.statistics,
-            task_facts(material.task),
-            {
-                "fingerprint": material.task.database.fingerprint,
-                "best_epoch": trainer.progress.best_epoch,
-                "validation": trainer.progress.best,
-                "calibration": _calibration(material, answer["val"]),
-            },
+            model, recipe, material.target, material.features.statistics, task_facts(task), facts
         )
         save_checkpoint(checkpoint, self.model_folder)
         for split, found in answer.items():
-            self._write_predictions(checkpoint, material.task, split, found)
+            self._write_predictions(checkpoint, task, split, found)
         shutil.rmtree(self.folder / "state", ignore_errors=True)
         return checkpoint
 
@@ -185,6 +201,11 @@ def fit(
 ) -> Run:
     """A finished run: a model of the task, trained by the recipe (default: the preset `small`)."""
     recipe = recipe or Recipe.load("small", f"{task.source.schema.name}/{task.name}")
+    if recipe.model.architecture == "lightgbm":
+        boosting = prepare_boosting(task, recipe)
+        run = Run.create(Path(runs), task, recipe, task.source.location)
+        train_boosted(run, boosting, recipe, on_epoch)
+        return run
     run = Run.create(Path(runs), task, recipe, task.source.location)
     train_run(run, prepare(task, recipe, cache), recipe, on_epoch, cache=cache)
     return run
@@ -222,6 +243,89 @@ def train_run(
     return trainer if is_done else None
 
 
+@dataclass(frozen=True, eq=False)
+class Boosting:
+    """What the model lightgbm is fitted to and validated with. Test labels are not among it."""
+
+    task: Task
+    features: FeatureTable
+    target: Target
+    columns: RelationalColumns
+    seeds: Mapping[Split, Seeds]
+
+    @property
+    def metric(self) -> str:
+        return main_metric(self.task.spec.type)
+
+    def labelled(self, split: Split) -> Seeds:
+        """Seeds with their labels in the scale of the model's answers."""
+        seeds, target = self.seeds[split], self.target
+        if not isinstance(target, RegressionTarget):
+            return seeds
+        return replace(seeds, target=(np.asarray(seeds.target) - target.median) / target.spread)
+
+    def loss(self, model: Boosted) -> float:
+        """The mean loss of training seeds; of many, of some that are spread among them."""
+        train = self.seeds["train"]
+        some = np.unique(np.linspace(0, len(train) - 1, 10_000).astype(np.int64))
+        answer = model.answers(self.columns, Seeds(train.node[some], train.time[some], None))
+        labels = torch.tensor(np.asarray(train.target)[some])
+        return float(self.target.loss(torch.tensor(answer), labels).mean())
+
+
+def prepare_boosting(task: Task, recipe: Recipe) -> Boosting:
+    """Features fitted at the train cut-off, columns and seeds of a task; an error where no model can be fitted."""
+    load_lightgbm()
+    target = fit_target(task)
+    check_selectable(task.spec.type, np.asarray(task.seeds("val").target))
+    features = FeatureTable.fit(task.database, task.splits.val)
+    rule = recipe.samplers.time_rule
+    columns = RelationalColumns.of(task.database, task.spec.entity_table, features, rule)
+    seeds = {split: protocol_seeds(task, split, recipe.protocol) for split in SPLITS}
+    return Boosting(task, features, target, columns, seeds)
+
+
+def train_boosted(
+    run: Run,
+    boosting: Boosting,
+    recipe: Recipe,
+    on_epoch: Callable[[Epoch], None] = lambda _: None,
+    must_stop: Callable[[], bool] = lambda: False,
+) -> Boosted | None:
+    """Fits trees and keeps them; None if it was stopped: there is no state, another try begins anew.
+
+    Of the recipe they heed `rng_seed`, `protocol`, `time_rule` and `time_limit`.
+    """
+    begin, limit = time.perf_counter(), recipe.time_limit or math.inf
+    model = Boosted.fit(
+        boosting.task.spec.type,
+        boosting.columns,
+        boosting.labelled("train"),
+        boosting.labelled("val"),
+        boosting.target.num_outputs,
+        recipe.rng_seed,
+        lambda: must_stop() or time.perf_counter() - begin > limit,
+    )
+    if must_stop():
+        return None
+    fitted = time.perf_counter()
+    answer: dict[Split, NDArray[np.float64]] = {"val": model.answers(boosting.columns, boosting.seeds["val"])}
+    validation = _validation(boosting, answer["val"])
+    seconds = (fitted - begin, time.perf_counter() - fitted)
+    epoch = Epoch(0, boosting.loss(model), validation, *seconds, is_best=True)
+    answer["test"] = model.answers(boosting.columns, boosting.seeds["test"])
+    run.write_history([epoch], boosting.metric)
+    run.keep(model, boosting, recipe, answer, epoch.number, validation)
+    on_epoch(epoch)
+    return model
+
+
+def _validation(boosting: Boosting, answer: NDArray[np.float64]) -> float:
+    labels = np.asarray(boosting.seeds["val"].target)
+    value = selection_score(boosting.task.spec.type, labels, boosting.target.scores(answer))
+    return value if higher_is_better(boosting.metric) else -value
+
+
 def task_facts(task: Task) -> dict[str, Any]:
     """What a model must remember of its task."""
     spec = task.spec
@@ -241,7 +345,7 @@ def task_facts(task: Task) -> dict[str, Any]:
 
 
 def environment() -> dict[str, Any]:
-    names = ("quartet-rdl", "torch", "numpy", "numba", "pyarrow")
+    names = ("quartet-rdl", "torch", "numpy", "numba", "pyarrow", "lightgbm")
     return {
         "python": platform.python_version(),
         "platform": platform.platform(),
@@ -258,7 +362,7 @@ def _version(name: str) -> str | None:
         return None
 
 
-def _calibration(material: Material, answer: NDArray[np.float64]) -> dict[str, float] | None:
-    if material.task.spec.type != "binary_classification":
+def _calibration(task: Task, answer: NDArray[np.float64]) -> dict[str, float] | None:
+    if task.spec.type != "binary_classification":
         return None
-    return asdict(Calibration.fit(answer[:, 0], material.labels["val"]))
+    return asdict(Calibration.fit(answer[:, 0], np.asarray(task.seeds("val").target)))

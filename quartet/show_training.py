@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from types import TracebackType
 
 import numpy as np
@@ -12,13 +13,18 @@ from rich.console import Group, RenderableType
 from rich.progress import TextColumn
 from rich.text import Text
 
+from quartet.baselines.boosted import Boosted
+from quartet.baselines.counts import MOST_TREES, PATIENCE
 from quartet.cost import Cost, measured_cost
 from quartet.evaluate import Evaluation, Row
-from quartet.metrics import Measure
+from quartet.metrics import Measure, main_metric
 from quartet.nn.precision import autocast
 from quartet.printable import printable
-from quartet.run import Run
+from quartet.recipe import Recipe
+from quartet.run import Boosting, Run
 from quartet.show import console, new_bar, new_grid, no_history
+from quartet.splits import SPLITS
+from quartet.tasks import Task
 from quartet.tasks.vault import balance
 from quartet.times import show_instant
 from quartet.train import Epoch, Trainer
@@ -67,6 +73,19 @@ class TrainingView:
     def end(self) -> None:
         progress, metric = self.pace.trainer.progress, self.pace.trainer.material.metric
         best = f"Best: epoch {progress.best_epoch + 1}, validation {metric} {progress.best:.4f}."
+        print(f"{best} Everything is in {self.run.folder}")
+
+    def begin_boosting(self, boosting: Boosting, recipe: Recipe) -> None:
+        """Shows what the model lightgbm will be fitted to."""
+        self.metric = boosting.metric
+        console().print(boosting_view(boosting, recipe))
+
+    def boosted(self, epoch: Epoch) -> None:
+        self.best = epoch.validation
+        print(f"fitted in {duration(epoch.seconds)}, training loss {epoch.loss:.4f}", flush=True)
+
+    def end_boosting(self, model: Boosted) -> None:
+        best = f"Best: {model.num_trees:,} trees, validation {self.metric} {self.best:.4f}."
         print(f"{best} Everything is in {self.run.folder}")
 
     def _tell(self) -> None:
@@ -119,17 +138,11 @@ def duration(seconds: float) -> str:
 def material_view(trainer: Trainer, cost: Cost, preset: str) -> RenderableType:
     """The first lines of a run: what was inferred and what it will cost."""
     material, recipe = trainer.material, trainer.recipe
-    task, spec = material.task, material.task.spec
-    train, val = material.contexts["train"], material.contexts["val"]
-    grid = new_grid("", "", " ")
-    alone = no_history(material.graph, task.seeds("train"))
-    ends = [show_instant(end) for end in (task.splits.val, task.splits.test)]
+    train = material.contexts["train"]
+    alone = no_history(material.graph, material.task.seeds("train"))
     width = f"width {recipe.model.width}, {preset}"
     rows = [
-        ("task", f"{task.name}: {spec.type.replace('_', ' ')} of {spec.entity_table}, by {material.metric}"),
-        ("splits", f"train to {ends[0]}, validation to {ends[1]}, then test ({recipe.protocol})"),
-        ("seeds", f"{len(train):,} train, {len(val):,} validation, {len(task.seeds('test')):,} test"),
-        ("labels", f"{balance(material.labels['train'])} in training"),
+        *_task_rows(material.task, recipe),
         ("no history", f"{int(alone.sum()):,} training seeds ({alone.mean():.1%})"),
         ("context", f"{np.diff(train.local_start).mean():.0f} distinct rows a seed"),
         ("model", f"{trainer.model.num_parameters / 1e6:.2f} M parameters, {width}"),
@@ -137,6 +150,31 @@ def material_view(trainer: Trainer, cost: Cost, preset: str) -> RenderableType:
         ("device", _device(trainer)),
         ("cost", _cost(trainer, cost)),
     ]
+    return _grid(rows)
+
+
+def boosting_view(boosting: Boosting, recipe: Recipe) -> RenderableType:
+    """The first lines of a run of the model lightgbm."""
+    limit = f", stopped after {duration(recipe.time_limit)}" if recipe.time_limit else ""
+    trees = f"LightGBM, at most {MOST_TREES:,} trees, until {PATIENCE} more do not help on validation{limit}"
+    return _grid([*_task_rows(boosting.task, recipe), ("model", trees)])
+
+
+def _task_rows(task: Task, recipe: Recipe) -> list[tuple[str, str]]:
+    """What a run is about, whatever its model."""
+    spec, kind = task.spec, task.spec.type.replace("_", " ")
+    ends = [show_instant(end) for end in (task.splits.val, task.splits.test)]
+    train, val, test = (len(task.seeds(split)) for split in SPLITS)
+    return [
+        ("task", f"{task.name}: {kind} of {spec.entity_table}, by {main_metric(spec.type)}"),
+        ("splits", f"train to {ends[0]}, validation to {ends[1]}, then test ({recipe.protocol})"),
+        ("seeds", f"{train:,} train, {val:,} validation, {test:,} test"),
+        ("labels", f"{balance(np.asarray(task.seeds('train').target))} in training"),
+    ]
+
+
+def _grid(rows: Sequence[tuple[str, str]]) -> RenderableType:
+    grid = new_grid("", "", " ")
     for name, text in rows:
         grid.add_row(Text(name, style="dim"), Text(printable(text)))
     return Group(grid, Text())

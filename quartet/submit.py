@@ -248,7 +248,8 @@ def _test_metric(run: Run, board: BoardTask) -> float:
         raise UsageError(
             "B03", f"{name} of {run.folder.name} judges {said['num_rows']:,} rows, not those of the task", fix
         )
-    measure = next(row["measures"] for row in said["rows"] if row["name"] == "quartet")[board.metric]
+    model = run.recipe.model.architecture
+    measure = next(row["measures"] for row in said["rows"] if row["name"] == model)[board.metric]
     if measure["value"] is None:
         raise TaskError(
             "L06", f"the test {board.metric} is n/a ({measure['undefined']})", "move the cut-offs"

@@ -229,7 +229,7 @@ class Trainer:
         loss = self._backward(places, micro_batches, weight)
         norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.recipe.clip_norm)
         if not torch.isfinite(norm) or not np.isfinite(loss):
-            raise self._not_finite(loss)
+            raise self._not_finite(f"the loss became {loss} at step {progress.step + 1}")
         for group in self.optimizer.param_groups:
             group["lr"] = self.recipe.learning_rate * self._rate_share()
         self.optimizer.step()
@@ -316,7 +316,10 @@ class Trainer:
         own = self.processes.share(-(-len(self.watched) // BATCH))  # whole batches: their sizes decide bits
         places = self.watched[own.start * BATCH : own.stop * BATCH]
         answer = self.answers(select(self.material.contexts["val"], places))
-        scores = self.material.target.scores(np.concatenate(self.processes.joined([answer])))
+        joined = np.concatenate(self.processes.joined([answer]))
+        if not np.isfinite(joined).all():  # the last step has spoiled the weights
+            raise self._not_finite(f"answers on validation are not finite after step {self.progress.step}")
+        scores = self.material.target.scores(joined)
         labels = self.material.labels["val"][self.watched]
         value = selection_score(self.material.task.spec.type, labels, scores)
         return value if higher_is_better(self.material.metric) else -value
@@ -337,8 +340,8 @@ class Trainer:
         limit = self.recipe.time_limit
         return limit is not None and self.progress.seconds >= limit
 
-    def _not_finite(self, loss: float) -> DataError:
-        """C12, with the first tensor that is not finite. The weights are still those before the step."""
+    def _not_finite(self, what: str) -> DataError:
+        """C12, with the first gradient that is not finite. No such state is ever saved."""
         bad = [
             name
             for name, p in self.model.named_parameters()
@@ -347,7 +350,7 @@ class Trainer:
         where = f"; first in the gradient of {bad[0]}" if bad else ""
         return DataError(
             "C12",
-            f"the loss became {loss} at step {self.progress.step + 1} (epoch {self.progress.epoch + 1}){where}",
+            f"{what} (epoch {self.progress.epoch + 1}){where}",
             "lower learning_rate; the last saved state is good",
         )
 

@@ -202,6 +202,11 @@ def test_settings_from_text() -> None:
         5, None, ("temporal", "collab"), "<"
     )  # fmt: skip
     assert SamplerConfig().changed(**changes_from_text(["branches="])).branches == ()
+    # YAML's numbers have a point before the exponent; people's do not.
+    assert changes_from_text(["learning_rate=1e-3", "sampler=bfs"]) == {
+        "learning_rate": 1e-3,
+        "sampler": "bfs",
+    }
 
 
 @pytest.fixture(scope="module")

@@ -150,6 +150,14 @@ def test_a_loss_that_is_no_number_ends_with_an_explanation(material: Material) -
     assert trainer.progress.step == 0
 
 
+def test_weights_that_the_last_step_spoiled_end_with_the_same_explanation(material: Material) -> None:
+    trainer = Trainer(material, TINY)
+    with torch.no_grad():
+        trainer.model.readout.weight.fill_(float("nan"))
+    with pytest.raises(DataError, match=r"C12.*answers on validation are not finite.*lower learning_rate"):
+        trainer.validate()
+
+
 def test_a_run_goes_on_only_with_its_own_task(run: Run, task: Task) -> None:
     run.check_task(task)
     other = Task.from_sql(small_shop(rng_seed=1), **CHURN)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quartet.baselines.timeline import Timeline
-from quartet.causal import visible
+from quartet.causal import TimeRule, visible
 from quartet.database.database import Database
 from quartet.database.relations import Relation
 from quartet.errors import ResourceError
@@ -40,7 +40,7 @@ _OBJECTIVES: dict[TaskType, tuple[str, str]] = {
     "regression": ("regression_l1", "l1"),
     "multiclass_classification": ("multiclass", "multi_logloss"),
 }
-_SETTINGS = {
+SETTINGS = {
     "learning_rate": 0.05,
     "num_leaves": 31,
     "min_data_in_leaf": 100,
@@ -78,7 +78,7 @@ class LinkCounts:
         """What is visible of each row's links at its time."""
         found: Columns = {}
         for label, timeline in self.timelines.items():
-            found |= _counts(label, timeline, rows, times)
+            found |= link_counts(label, timeline, rows, times)
         for label, known_at in self.parents.items():
             found[f"{label}: named"] = visible(known_at[rows], times)
         return found
@@ -103,19 +103,25 @@ def _parent_known_at(database: Database, relation: Relation) -> Ints:
     return np.append(database[relation.parent].known_at, NEVER)[relation.rows]
 
 
-def _counts(label: str, timeline: Timeline, rows: Ints, times: Ints) -> Columns:
-    begin, end = timeline.until(rows, times)
+def link_counts(label: str, timeline: Timeline, rows: Ints, times: Ints, rule: TimeRule = "<=") -> Columns:
+    """How many events of each row are visible at its time, how many of them are recent, and how old the last is."""
+    begin, end = timeline.until(rows, times, rule)
     found: Columns = {f"{label}: all": end - begin}
     for days in WINDOWS:
-        found[f"{label}: {days} days"] = end - timeline.until(rows, times - days * DAY)[1]
-    has_any = end > begin
-    last = np.full(len(rows), STATIC)
-    last[has_any] = timeline.time[end[has_any] - 1]
-    found[f"{label}: days since"] = _days_since(last, times)
+        found[f"{label}: {days} days"] = end - timeline.until(rows, times - days * DAY, rule)[1]
+    found[f"{label}: days since"] = days_since(last_known(timeline, begin, end), times)
     return found
 
 
-def _days_since(known: Ints, times: Ints) -> NDArray[np.float64]:
+def last_known(timeline: Timeline, begin: Ints, end: Ints) -> Ints:
+    """When the last event of each range was known, `STATIC` where there is none."""
+    has_any = end > begin
+    last = np.full(len(end), STATIC)
+    last[has_any] = timeline.time[end[has_any] - 1]
+    return last
+
+
+def days_since(known: Ints, times: Ints) -> NDArray[np.float64]:
     """The days from one time to the other, NaN from what was always known."""
     days = np.full(len(times), np.nan)
     dated = known != STATIC
@@ -131,7 +137,7 @@ def time_columns(known_at: Ints, times: Ints) -> Columns:
         "month": times.astype("datetime64[ns]").astype("datetime64[M]").astype(np.int64) % 12,
         "weekday": (days + 3) % 7,  # the epoch began on a Thursday
         "hour": times % DAY * 24 / DAY,
-        "age in days": _days_since(known_at, times),
+        "age in days": days_since(known_at, times),
     }
 
 
@@ -186,14 +192,14 @@ class CountsModel:
 
     @staticmethod
     def fit(task: Task, features: FeatureTable, rng_seed: int = 0) -> CountsModel:
-        lightgbm = _lightgbm()
+        lightgbm = lightgbm_for(f'the baseline "{CountsModel.name}"')
         columns = SeedColumns.of(task.database, task.spec.entity_table, features)
         train, val = task.seeds("train"), task.seeds("val")
         check_selectable(task.spec.type, np.asarray(val.target))
         codes = range(len(columns.features.layout.categories))
         data = lightgbm.Dataset(columns.matrix(train), train.target, categorical_feature=list(codes))
         booster = lightgbm.train(
-            _SETTINGS | _task_settings(task) | {"seed": rng_seed},
+            SETTINGS | task_settings(task.spec.type, len(task.classes or ())) | {"seed": rng_seed},
             data,
             MOST_TREES,
             valid_sets=[data.create_valid(columns.matrix(val), val.target)],
@@ -206,19 +212,21 @@ class CountsModel:
         return np.asarray(self.booster.predict(self.columns.matrix(seeds), num_threads=1))
 
 
-def _task_settings(task: Task) -> dict[str, Any]:
-    objective, metric = _OBJECTIVES[task.spec.type]
-    classes = {} if task.classes is None else {"num_class": len(task.classes)}
+def task_settings(task_type: TaskType, num_classes: int) -> dict[str, Any]:
+    """What LightGBM must know of a task."""
+    objective, metric = _OBJECTIVES[task_type]
+    classes = {"num_class": num_classes} if objective == "multiclass" else {}
     return {"objective": objective, "metric": metric, **classes}
 
 
-def _lightgbm() -> Any:
+def lightgbm_for(what: str) -> Any:
+    """The package that something needs, or an error that says how to get it."""
     try:
         import lightgbm
     except ImportError:
         raise ResourceError(
             "R01",
-            f'the baseline "{CountsModel.name}" needs the package lightgbm, which is not installed',
+            f"{what} needs the package lightgbm, which is not installed",
             'pip install "quartet-rdl[baselines]"',
         ) from None
     return lightgbm

@@ -51,7 +51,7 @@ def train(
         Literal["quartet", "relgt", "rgp", "hgt", "sage", "lightgbm"] | None,
         typer.Option(
             help="quartet (the default); relgt, rgp, hgt, sage: networks to compare it with; lightgbm: trees on "
-            "counts and means of the rows up to two links away."
+            "counts and means of the rows around."
         ),
     ] = None,
     preset: Annotated[

@@ -120,6 +120,7 @@ def test_the_columns_of_a_rider(tour: Tour) -> None:
         "rides by rider: all": 4,
         "rides by rider, laps by ride: all": 3,
         "team -> teams, riders by team: all": 2,
+        "team -> teams, riders by team, rides by rider: all": 5,
     }
     place = {
         what: found[f"rides by rider -> place: {what}"] for what in ("mean", "mean of 90 days", "latest")

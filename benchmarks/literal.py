@@ -19,13 +19,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from quartet.features import Bags, rows_of
 from quartet.nn.attention import CrossAttention, join_heads, split_heads
 from quartet.nn.branches import Latents
 from quartet.nn.encoders import Mix
 from quartet.nn.model import Quartet
 from quartet.samplers.context import Context
 from quartet.samplers.select import select
+from quartet.study.literal import cells_of_each
 from quartet.tokens import TableRows, TokenBatch, Tokenizer
 
 MICRO_BATCH = 16
@@ -74,7 +74,7 @@ def padded(batch: TokenBatch, places: Tensor, budget: int = BUDGET) -> LiteralBa
     ]
     context, is_real = (torch.stack(both) for both in zip(*repeated, strict=True))  # each (2, b, C)
     row = torch.cat([part.row.gather(1, copied).flatten(), batch.context_row[context].flatten()])
-    tables, place = _cells_of_each(batch, row)
+    tables, place = cells_of_each(batch, row)
     distinct = part.row.shape[1]
     line = torch.arange(len(part.seed))[:, None]
     return LiteralBatch(
@@ -114,33 +114,6 @@ def _repeated(place: Tensor, count: Tensor, budget: int) -> tuple[Tensor, Tensor
     slot, length = torch.arange(budget), count.clamp(min=1)[:, None]
     repeated = F.pad(place, (0, 1)).gather(1, slot % length)
     return repeated, slot < budget // length * length
-
-
-def _cells_of_each(batch: TokenBatch, row: Tensor) -> tuple[tuple[TableRows, ...], Tensor]:
-    """The cells of each row as often as it is named, and where each stands."""
-    order = row.argsort(stable=True)  # rows of one table lie side by side
-    first = torch.tensor([0, *(len(table) for table in batch.tables)]).cumsum(0)
-    ends = torch.searchsorted(row[order], first).tolist()
-    tables = tuple(
-        _cells(table, row[order[ends[number] : ends[number + 1]]] - first[number])
-        for number, table in enumerate(batch.tables)
-    )
-    return tables, torch.empty_like(order).index_copy(0, order, torch.arange(len(order)))
-
-
-def _cells(table: TableRows, rows: Tensor) -> TableRows:
-    return TableRows(
-        numbers=table.numbers[rows],
-        categories=table.categories[rows],
-        bags=tuple(_bags(start, code, rows) for start, code in table.bags),
-        calendar=table.calendar[rows],
-        texts=tuple(text[rows] for text in table.texts),
-    )
-
-
-def _bags(start: Tensor, code: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
-    bags = rows_of(Bags(np.append(start.numpy(), len(code)), code.numpy()), rows.numpy())
-    return torch.from_numpy(bags.start[:-1]), torch.from_numpy(bags.code)
 
 
 def literal_answers(model: Quartet, batch: LiteralBatch) -> Tensor:

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from quartet.features import Bags, rows_of
 from quartet.tokens import Part, TableRows, TokenBatch
 
 
@@ -21,22 +23,40 @@ def literal(batch: TokenBatch) -> TokenBatch:
     parts = [_repeated(part) for part in batch.parts]
     width = max(part.row.shape[1] for part in parts)
     whole = _joined([_padded(part, width) for part in parts])
-    order = whole.type.flatten().argsort(stable=True)  # tables stand one after the other
-    row = whole.row.flatten()[order]  # (tokens,) places among the batch's distinct rows
-    first = torch.cumsum(torch.tensor([0, *map(len, batch.tables)]), 0)
-    bounds = torch.searchsorted(whole.type.flatten()[order], torch.arange(len(batch.tables) + 1))
-    tables = tuple(
-        _taken(table, row[bounds[number] : bounds[number + 1]] - first[number])
-        for number, table in enumerate(batch.tables)
-    )
-    place = torch.empty_like(order)
-    place[order] = torch.arange(len(order))
+    row = whole.row.flatten()  # (tokens,) places among the batch's distinct rows
+    tables, place = cells_of_each(batch, row)
     whole = replace(whole, row=place.view_as(whole.row))
     seed_row = torch.empty_like(batch.seed_row)
     seed_row[whole.seed] = whole.row[:, 0]
-    return replace(
-        batch, tables=tables, row_type=whole.type.flatten()[order], seed_row=seed_row, parts=(whole,)
+    row_type = torch.empty_like(row).index_copy(0, place, batch.row_type[row])
+    return replace(batch, tables=tables, row_type=row_type, seed_row=seed_row, parts=(whole,))
+
+
+def cells_of_each(batch: TokenBatch, row: Tensor) -> tuple[tuple[TableRows, ...], Tensor]:
+    """The cells of each row as often as it is named, and where each stands."""
+    order = row.argsort(stable=True)  # rows of one table lie side by side
+    first = torch.tensor([0, *(len(table) for table in batch.tables)]).cumsum(0)
+    ends = torch.searchsorted(row[order], first).tolist()
+    tables = tuple(
+        _cells(table, row[order[ends[number] : ends[number + 1]]] - first[number])
+        for number, table in enumerate(batch.tables)
     )
+    return tables, torch.empty_like(order).index_copy(0, order, torch.arange(len(order)))
+
+
+def _cells(table: TableRows, rows: Tensor) -> TableRows:
+    return TableRows(
+        numbers=table.numbers[rows],
+        categories=table.categories[rows],
+        bags=tuple(_bags(start, code, rows) for start, code in table.bags),
+        calendar=table.calendar[rows],
+        texts=tuple(text[rows] for text in table.texts),
+    )
+
+
+def _bags(start: Tensor, code: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+    bags = rows_of(Bags(np.append(start.numpy(), len(code)), code.numpy()), rows.numpy())
+    return torch.from_numpy(bags.start[:-1]), torch.from_numpy(bags.code)
 
 
 def _repeated(part: Part) -> Part:
@@ -88,22 +108,3 @@ def _joined(parts: list[Part]) -> Part:
         collab=parts[0].collab.new_zeros(int(num_before[-1]), 0),
         num_collab=parts[0].num_collab.new_zeros(int(num_before[-1])),
     )
-
-
-def _taken(table: TableRows, rows: Tensor) -> TableRows:
-    """The cells of some rows, as often as they are named."""
-    return TableRows(
-        numbers=table.numbers[rows],
-        categories=table.categories[rows],
-        bags=tuple(_bags_taken(start, code, rows) for start, code in table.bags),
-        calendar=table.calendar[rows],
-        texts=tuple(text[rows] for text in table.texts),
-    )
-
-
-def _bags_taken(start: Tensor, code: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
-    end = torch.cat([start[1:], torch.tensor([len(code)])])
-    length = (end - start)[rows]
-    begin = torch.cumsum(length, 0) - length
-    inside = torch.arange(int(length.sum())) - begin.repeat_interleave(length)
-    return begin, code[start[rows].repeat_interleave(length) + inside]

@@ -15,6 +15,7 @@ from tests.nn.test_message import (
     as_dicts,
     asked,
     assert_equal_to,
+    assert_equal_to_geometric,
     incoming,
     inputs,
     lonely,
@@ -119,15 +120,9 @@ def copy_weights(conv: HGTConv, oracle) -> None:  # type: ignore[no-untyped-def]
 
 @pytest.mark.parametrize("sampler", ["walk", "bfs"])
 def test_equal_to_the_operator_of_pytorch_geometric(sampler: str) -> None:
-    pytest.importorskip("torch_geometric")
     case = asked("hgt", sampler=sampler)
     vary(case)
-    with torch.no_grad():
-        found = [
-            case.model.answer(case.model.share(case.batch), case.batch, part) for part in case.batch.parts
-        ]
-        expected = [geometric(case, part) for part in case.batch.parts]
-    torch.testing.assert_close(torch.cat(found), torch.cat(expected), rtol=0, atol=1e-12)
+    assert_equal_to_geometric(case, geometric)
 
 
 def test_weights_start_as_in_pytorch_geometric() -> None:

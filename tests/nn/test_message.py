@@ -6,7 +6,7 @@ no time.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
@@ -127,6 +127,16 @@ def as_dicts(
             links[names[relation]].append((int(place[sender]), int(place[receiver])))
     edges = {name: torch.tensor(some, dtype=torch.int64).reshape(-1, 2).T for name, some in links.items()}
     return nodes, edges, place
+
+
+def assert_equal_to_geometric(case: Asked, geometric: Callable[[Asked, Part], Tensor]) -> None:
+    """Every part's answers are those of PyTorch Geometric's operators with the same weights."""
+    pytest.importorskip("torch_geometric")
+    with torch.no_grad():
+        shared = case.model.share(case.batch)
+        found = [case.model.answer(shared, case.batch, part) for part in case.batch.parts]
+        expected = [geometric(case, part) for part in case.batch.parts]
+    torch.testing.assert_close(torch.cat(found), torch.cat(expected), rtol=0, atol=1e-12)
 
 
 def assert_equal_to(case: Asked, literal: list[Tensor]) -> None:

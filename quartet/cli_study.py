@@ -128,9 +128,14 @@ def efficiency(
         sheets.append(efficiency_sheet(database.schema.name, task.name, settings, costs))
     console().print(sheets_view(sheets, LEGEND))
     folder.mkdir(parents=True, exist_ok=True)
-    written = folder / f"efficiency-{database.schema.name}.md"
+    written = folder / "-".join(["efficiency", database.schema.name, *map(_stem, tasks), preset + ".md"])
     written.write_text(sheets_markdown(sheets, LEGEND), encoding="utf-8")
     say(f"Table: {written}")
+
+
+def _stem(task: str) -> str:
+    """The name of a task that may be a file."""
+    return Path(task).stem
 
 
 def _told(result: Result) -> None:
@@ -148,7 +153,7 @@ def _show(plan: Plan, jobs: list[Job]) -> None:
 
     results = results_of(plan, jobs)
     console().print(study_view(plan.study, results))
-    name = f"{plan.study}-{jobs[0].dataset}"
+    name = "-".join(dict.fromkeys([plan.study, jobs[0].dataset, *(job.task for job in jobs)]))
     plan.folder.mkdir(parents=True, exist_ok=True)
     (plan.folder / f"{name}.md").write_text(study_markdown(plan.study, results), encoding="utf-8")
     for stem, svg in study_figures(plan.study, results).items():

@@ -13,7 +13,7 @@ from rich.text import Text
 from quartet.printable import printable
 from quartet.show import new_grid
 from quartet.study.arms import ABLATION, ARCHETYPES, CAPACITY, LATENTS, REFERENCE, Result, Study
-from quartet.study.paper import NUM_SEEDS, paper_beside, paper_changes
+from quartet.study.paper import NUM_SEEDS, paper_beside, paper_changes, paper_selected
 from quartet.study.statistics import Comparison, Split, Spread, best_of, comparisons
 
 LAYERS, SAMPLERS = (1, 4, 8), ("BFS2", "CRW")
@@ -86,7 +86,17 @@ def _main(compared: Comparison) -> Sheet:
         for arm in compared.arms
     ]
     columns = ("", *_SPLITS, f"test − {reference}", "paper's test", *costs)
-    return Sheet(_title(compared), columns, rows)
+    return Sheet(_title(compared), columns, rows, _selected_note(compared) if papers else ())
+
+
+def _selected_note(compared: Comparison) -> tuple[str, ...]:
+    selected = paper_selected(compared.dataset, compared.task)
+    if selected is None:
+        return ()
+    return (
+        f"The paper's {REFERENCE['main']} is the best cell of its capacity grid on test; the one that is best on "
+        f"validation has {selected:.4f}.",
+    )
 
 
 def _costs(runs: Sequence[Result]) -> tuple[str, ...]:

@@ -134,6 +134,13 @@ def paper(study: str, dataset: str, task: str, split: Split) -> dict[str, Spread
     }
 
 
+def paper_selected(dataset: str, task: str) -> float | None:
+    """What the paper's QUARTET has on test where its capacity is selected on validation, not on test."""
+    validation = paper("capacity", dataset, task, "validation")
+    best = max(validation, key=lambda arm: validation[arm].mean, default=None)
+    return None if best is None else paper("capacity", dataset, task, "test")[best].mean
+
+
 def paper_beside(compared: Comparison, split: Split) -> dict[str, Spread]:
     """The paper's figures that may stand beside ours: those of the same task and metric."""
     same_metric = compared.metric == METRIC

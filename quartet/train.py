@@ -233,7 +233,7 @@ class Trainer:
         for group in self.optimizer.param_groups:
             group["lr"] = self.recipe.learning_rate * self._rate_share()
         self.optimizer.step()
-        self.model.settle(self.processes.gathered)
+        self.model.settle(lambda own_rows: self.processes.gathered(own_rows if weight else own_rows[:0]))
         progress.batch, progress.step = progress.batch + 1, progress.step + 1
         progress.loss += loss * len(places)
         took = self.processes.mean(time.perf_counter() - begin)  # so that time runs out in all at once

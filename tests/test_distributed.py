@@ -20,6 +20,7 @@ import torch
 from quartet.distributed import ALONE, Processes, all_processes
 from quartet.errors import DataError
 from quartet.nn.accumulate import backward_in_parts
+from quartet.nn.models import NETWORKS
 from quartet.recipe import Recipe
 from quartet.run import Run
 from quartet.tasks import Task
@@ -30,10 +31,12 @@ from tests.tasks.small import CHURN, small_shop
 pytestmark = pytest.mark.usefixtures("one_thread")  # sums in the same order: bits are compared here
 
 # 40 seeds are three batches of 13 and one of a single seed: of an odd number, and of fewer than processes.
-RECIPE = Recipe.load(
-    "small", width=16, heads=2, encoder_width=8, num_latents=2, num_archetypes=4, local_budget=20,
-    temporal_budget=10, collab_budget=5, batch_size=13, epochs=3, seeds_per_epoch=40, dropout=0.0, encoder_dropout=0.0,
-)  # fmt: skip
+SIZES: dict[str, Any] = {
+    "width": 16, "heads": 2, "encoder_width": 8, "num_latents": 2, "local_budget": 20, "temporal_budget": 10,
+    "collab_budget": 5, "batch_size": 13, "seeds_per_epoch": 40, "dropout": 0.0, "encoder_dropout": 0.0,
+}  # fmt: skip
+RECIPE = Recipe.load("small", **SIZES, epochs=3, num_archetypes=4)
+OTHERS = sorted(set(NETWORKS) - {"quartet"})
 WHOLE = RECIPE.batch_size  # seeds at a time, where that is not what is tried
 STOP = 6  # steps after which a run is asked to stop, in the second epoch
 LIMIT = 1e-6  # seconds
@@ -83,6 +86,14 @@ def failed(material: Material, processes: Processes) -> str:
     return "nothing was noticed"
 
 
+def network(name: str, folder: Path, processes: Processes = ALONE) -> dict[str, Any]:
+    """What a run of another network found, in two epochs."""
+    recipe = Recipe.load("small", "", name, **SIZES, epochs=2, num_archetypes=4)
+    with processes.first_alone():
+        material = prepare(shop_task(), recipe, folder / "cache")
+    return trained(Trainer(material, recipe, processes, micro_batch=WHOLE))
+
+
 def main(folder: Path) -> None:
     """What one of several processes does; its findings go to a file of its own."""
     torch.set_num_threads(1)
@@ -97,6 +108,7 @@ def main(folder: Path) -> None:
             "micro": trained(Trainer(material, RECIPE, processes, micro_batch=3)),
             "limit": trained(Trainer(material, RECIPE.changed(time_limit=LIMIT), processes, WHOLE)),
             "failed": failed(material, processes),
+            "networks": {name: network(name, folder, processes) for name in OTHERS},
         }
         stopped = Trainer(material, RECIPE, processes, WHOLE)
         found["stopped"] = trained(stopped, STOP, processes)
@@ -146,6 +158,18 @@ def test_two_processes_train_as_one(alone: dict[str, Any], two: list[dict[str, A
         assert found[kind]["losses"] == pytest.approx(alone["losses"], rel=1e-5)
         assert found[kind]["validation"] == pytest.approx(alone["validation"], rel=1e-5)
         assert found[kind]["answers"] == pytest.approx(alone["answers"], rel=1e-4, abs=1e-5)
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_the_other_networks_do_too(
+    two: list[dict[str, Any]], name: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """What RelGT learns without gradient included."""
+    alone = network(name, tmp_path_factory.mktemp("alone"))
+    first, second = (found["networks"][name] for found in two)
+    assert first == second
+    assert first["losses"] == pytest.approx(alone["losses"], rel=1e-4)
+    assert first["validation"] == pytest.approx(alone["validation"], rel=1e-4)
 
 
 @pytest.mark.parametrize("kind", ["whole", "micro", "limit", "stopped", "resumed"])

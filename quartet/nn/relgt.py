@@ -71,7 +71,7 @@ class CentroidMemory(nn.Module):
     variance: Tensor
     count: Tensor
     total: Tensor
-    is_started: Tensor
+    num_steps: Tensor
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -83,7 +83,7 @@ class CentroidMemory(nn.Module):
         self.register_buffer("variance", torch.ones(inside))
         self.register_buffer("count", torch.ones(config.num_archetypes))  # seeds near each centroid, averaged
         self.register_buffer("total", torch.randn(config.num_archetypes, inside))  # their sum, likewise
-        self.register_buffer("is_started", torch.tensor(False))
+        self.register_buffer("num_steps", torch.tensor(0))
         self.seen: list[Tensor] = []
 
     @property
@@ -109,26 +109,33 @@ class CentroidMemory(nn.Module):
 
     @torch.no_grad()
     def settle(self, gathered: Callable[[Tensor], Tensor]) -> None:
-        """Moves the centroids towards the seeds of a step, all of them at once."""
+        """Moves the centroids towards the seeds of a step, all of them at once.
+
+        The same in every process, and however the step was cut: seeds are put in an order of their own, and what is
+        drawn depends on the number of the step.
+        """
         seeds, self.seen = gathered(torch.cat(self.seen)).to(self.mean), []
-        rate = 1 - DECAY if self.is_started else 1.0
+        seeds = seeds[seeds[:, 0].argsort()]
+        is_first = not self.num_steps
+        rate = 1.0 if is_first else 1 - DECAY
         self.mean.lerp_(seeds.mean(0), rate)
         self.variance.lerp_(seeds.var(0, correction=0), rate)
         seeds = (seeds - self.mean) * (self.variance + 1e-5).rsqrt()
-        if not self.is_started:
+        if is_first:
             self._start(torch.ones_like(self.count, dtype=torch.bool), seeds, 1.0)
-            self.is_started.fill_(True)
         nearest = torch.cdist(seeds, self.centroids).argmin(1)  # (seeds,)
         of_seed = F.one_hot(nearest, len(self.count)).to(seeds)  # (seeds, A)
         self.count.lerp_(of_seed.sum(0), 1 - DECAY)
         self.total.lerp_(of_seed.T @ seeds, 1 - DECAY)
         usual = self.count.mean()
         self._start(self.count < RARE * usual, seeds, float(usual))
+        self.num_steps += 1
 
     def _start(self, chosen: Tensor, seeds: Tensor, count: float) -> None:
         """Puts centroids on seeds drawn at random, a little beside them, so that no two of one seed are the same."""
-        number = int(chosen.sum())
-        drawn = seeds[torch.randint(len(seeds), (number,), device=seeds.device)]
-        place = drawn + 0.01 * torch.randn_like(drawn)
+        draws = torch.Generator().manual_seed(int(self.num_steps))
+        drawn = seeds[torch.randint(len(seeds), (int(chosen.sum()),), generator=draws).to(seeds.device)]
+        beside = torch.randn(drawn.shape, generator=draws).to(seeds)
+        place = drawn + 0.01 * beside
         self.count[chosen] = count
         self.total[chosen] = count * place

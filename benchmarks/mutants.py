@@ -37,6 +37,8 @@ HUBS = "tests/samplers/test_hubs.py"
 DIGESTS = "tests/samplers/test_digests.py"
 ENDS = "tests/samplers/test_ends.py"
 FEATURES = "tests/features/test_causality.py"
+LINKS = "tests/samplers/test_recent_links.py"
+RELATIONAL = "tests/baselines/test_relational.py"
 
 # Failures are shown as found: making them small takes minutes and tells the runner nothing.
 NO_SHRINKING = """
@@ -479,6 +481,72 @@ MUTANTS = [
             "samplers/sketch.py",
             "row = np.empty(sketch.shape[1], np.float64)",
             "row = np.empty(sketch.shape[1], np.float32)",
+        ),
+    ),
+    # --- baselines ---
+    mutant(
+        "newest links are known with their child alone",
+        LINKS,
+        (
+            "samplers/temporal.py",
+            "rank = graph.node_rank[links].max(1)  # known when both ends are",
+            "rank = graph.node_rank[links[:, 0]]",
+        ),
+    ),
+    mutant(
+        "newest links of the whole table, then filtered",
+        LINKS,
+        (
+            "samplers/temporal.py",
+            "links[max(end[place] - count, 0) : end[place]][::-1]",
+            "links[max(len(links) - count, 0) : end[place]][::-1]",
+        ),
+    ),
+    mutant(
+        "children count before their parent is known (relational columns)",
+        RELATIONAL,
+        (
+            "baselines/relational.py",
+            "        known_at = np.maximum(\n"
+            "            database[relation.table].known_at[child], database[relation.parent].known_at[parent]\n"
+            "        )\n",
+            "        known_at = database[relation.table].known_at[child]\n",
+        ),
+    ),
+    mutant(
+        "cells of a child's other parent before it is known (relational columns)",
+        RELATIONAL,
+        (
+            "baselines/relational.py",
+            "known_at = np.maximum(self.known_at[has], database[relation.parent].known_at[parent[has]])",
+            "known_at = self.known_at[has]",
+        ),
+    ),
+    mutant(
+        "grandchildren count with their parent (relational columns)",
+        RELATIONAL,
+        (
+            "baselines/relational.py",
+            "known_at = np.maximum(self.known_at[of], database[relation.table].known_at[child])",
+            "known_at = self.known_at[of]",
+        ),
+    ),
+    mutant(
+        "averages carry bits of rows outside (relational columns)",
+        RELATIONAL,
+        (
+            "baselines/relational.py",
+            "np.rint(np.where(is_there, values, 0.0) * _ONE).astype(np.int64)",
+            "np.where(is_there, values, 0.0).astype(np.float64) * _ONE / 3 * 3",
+        ),
+    ),
+    mutant(
+        "links go from parent to child only (message passing)",
+        "tests/nn/test_message.py tests/nn/test_hgt.py",
+        (
+            "nn/message.py",
+            "return torch.cat([there, there + self.num_links])",
+            "return torch.cat([there, there])",
         ),
     ),
 ]

@@ -10,8 +10,9 @@ from quartet.study.paper import paper_ratios
 
 _COLUMNS = ("", "epoch", "throughput", "precompute", "memory of a step", "cache", "parameters")
 LEGEND = (
-    "Epoch: seconds for all training seeds once. Throughput: seeds a second at inference. Precompute: seconds for the "
-    "contexts of all splits. Memory: tensors of a step on a whole batch, with Adam's moments.",
+    "Epoch: CPU seconds of one core for all training seeds once. Throughput: seeds a second at inference, likewise. "
+    "Precompute: seconds for the contexts of all splits, on all cores. Memory: tensors of a step on a whole batch, "
+    "with Adam's moments.",
     "RelGT as published: every token for itself, the whole batch at once, contexts stored with their padding. "
     "RelGT here: by the same pipeline as QUARTET. The paper's ratios are to the former, on a GPU.",
 )

@@ -134,7 +134,7 @@ def _costs(subjects: list[_Subject], steps: int, progress: Progress) -> Iterator
 
 
 def _seconds_per_seed(subject: _Subject, number: int) -> tuple[float, float]:
-    """Of one step of training, and of inference, on the same seeds."""
+    """Of one step of training, and of inference, on the same seeds: CPU time, which other processes do not lengthen."""
     trainer = subject.trainer
     batches = trainer.epoch_places(0)
     places = batches[number % len(batches)]
@@ -148,19 +148,19 @@ def _seconds_per_seed(subject: _Subject, number: int) -> tuple[float, float]:
 
     trainer.model.train()
     trainer.optimizer.zero_grad()
-    begin = time.perf_counter()
+    begin = time.process_time()
     backward_in_parts(trainer.model, batch, loss)
-    trained = time.perf_counter() - begin
+    trained = time.process_time() - begin
     # Adam's own step comes once for a batch, however many seeds were looked at here.
-    begin = time.perf_counter()
+    begin = time.process_time()
     trainer.optimizer.step()
     trainer.model.settle(lambda tensor: tensor)
-    per_batch = time.perf_counter() - begin
+    per_batch = time.process_time() - begin
     trainer.model.eval()
-    begin = time.perf_counter()
+    begin = time.process_time()
     with torch.inference_mode():
         trainer.model(batch)
-    answered = time.perf_counter() - begin
+    answered = time.process_time() - begin
     return trained / len(places) + per_batch / trainer.recipe.batch_size, answered / len(places)
 
 

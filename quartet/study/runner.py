@@ -32,6 +32,7 @@ from quartet.study.arms import STUDIES, Arm, Result, Study, read_results
 from quartet.tasks import Task
 
 RESULTS = "results.jsonl"
+_PEAK_UNIT = 1 if sys.platform == "darwin" else 1024  # bytes of what the system counts the peak in
 
 
 @dataclass(frozen=True)
@@ -243,7 +244,7 @@ def train_job(job: Job) -> Result:
         test=test,
         history=tuple(line["validation"] for line in lines),
         seconds=sum(line["seconds"] + line["validation_seconds"] for line in lines),
-        peak_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        peak_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _PEAK_UNIT,
         num_parameters=model.num_parameters,
         preset=job.preset,
         fingerprint=job.fingerprint,

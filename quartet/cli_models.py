@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 
 import typer
 
+from quartet.config import Architecture
 from quartet.errors import UsageError
 from quartet.printable import printable
 
@@ -48,7 +49,7 @@ def train(
     task: TaskName,
     schema: SchemaFile = None,
     model: Annotated[
-        Literal["quartet", "relgt", "rgp", "hgt", "sage", "lightgbm"] | None,
+        Architecture | None,
         typer.Option(
             help="quartet (the default); relgt, rgp, hgt, sage: networks to compare it with; lightgbm: trees on "
             "counts and means of the rows around."

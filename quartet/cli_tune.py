@@ -6,11 +6,12 @@ import shlex
 import time
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from quartet.cli_models import SchemaFile, Source, TaskName, report, say, stop_on_signal
+from quartet.config import Architecture
 from quartet.errors import DataError, UsageError
 from quartet.printable import printable
 
@@ -31,7 +32,7 @@ def tune(
     task: TaskName,
     schema: SchemaFile = None,
     model: Annotated[
-        Literal["quartet", "relgt", "rgp", "hgt", "sage", "lightgbm"] | None,
+        Architecture | None,
         typer.Option(help="Which model (default: quartet, or the one that a recipe's file names)."),
     ] = None,
     preset: Annotated[

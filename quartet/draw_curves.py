@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 WIDTH, HEIGHT, MARGIN = 360, 240, 48
-_INK, _PALE, _LINE, _MARK = "#111827", "#d1d5db", "#1f6f8b", "#c2410c"
+INK, PALE, LINE, MARK = "#111827", "#d1d5db", "#1f6f8b", "#c2410c"
 
 Point = tuple[float, float]
 
@@ -76,8 +76,8 @@ def _panel(
     left, right = WIDTH * place + MARGIN, WIDTH * (place + 1) - 16
     top, bottom = 34, HEIGHT - 34
     every = [*points, *guide]
-    x_low, x_high = _ends([x for x, _ in every])
-    y_low, y_high = _ends([y for _, y in every])
+    x_low, x_high = ends([x for x, _ in every])
+    y_low, y_high = ends([y for _, y in every])
 
     def at(point: Point) -> str:
         x = left + (point[0] - x_low) / (x_high - x_low) * (right - left)
@@ -85,32 +85,32 @@ def _panel(
         return f"{x:.1f},{y:.1f}"
 
     parts = [
-        f'<text x="{left}" y="20" fill="{_INK}" font-size="13">{html.escape(title)}</text>',
-        f'<text x="{right}" y="{HEIGHT - 6}" fill="{_INK}" text-anchor="end">{html.escape(x_label)}</text>',
+        f'<text x="{left}" y="20" fill="{INK}" font-size="13">{html.escape(title)}</text>',
+        f'<text x="{right}" y="{HEIGHT - 6}" fill="{INK}" text-anchor="end">{html.escape(x_label)}</text>',
     ]
-    for value in _ticks(y_low, y_high):
+    for value in ticks(y_low, y_high):
         y = at((x_low, value)).split(",")[1]
-        parts.append(f'<line x1="{left}" y1="{y}" x2="{right}" y2="{y}" stroke="{_PALE}"/>')
-        parts.append(f'<text x="{left - 6}" y="{y}" dy="4" text-anchor="end" fill="{_INK}">{value:g}</text>')
-    for value in _ticks(x_low, x_high):
+        parts.append(f'<line x1="{left}" y1="{y}" x2="{right}" y2="{y}" stroke="{PALE}"/>')
+        parts.append(f'<text x="{left - 6}" y="{y}" dy="4" text-anchor="end" fill="{INK}">{value:g}</text>')
+    for value in ticks(x_low, x_high):
         x = at((value, y_low)).split(",")[0]
-        parts.append(f'<text x="{x}" y="{bottom + 14}" text-anchor="middle" fill="{_INK}">{value:g}</text>')
-    for line, colour in ((guide, _PALE), (points, _LINE)):
+        parts.append(f'<text x="{x}" y="{bottom + 14}" text-anchor="middle" fill="{INK}">{value:g}</text>')
+    for line, colour in ((guide, PALE), (points, LINE)):
         path = " ".join(at(point) for point in line)
         parts.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>')
     for mark in marks:
         x, y = at(mark).split(",")
-        parts.append(f'<circle cx="{x}" cy="{y}" r="4" fill="{_MARK}"/>')
+        parts.append(f'<circle cx="{x}" cy="{y}" r="4" fill="{MARK}"/>')
     return "".join(parts)
 
 
-def _ends(values: Sequence[float]) -> tuple[float, float]:
+def ends(values: Sequence[float]) -> tuple[float, float]:
     """The smallest and the largest value, apart even if they are equal or there are none."""
     low, high = (min(values), max(values)) if values else (0.0, 1.0)
     return (low, high) if high > low else (low - 0.5, high + 0.5)
 
 
-def _ticks(low: float, high: float) -> list[float]:
+def ticks(low: float, high: float) -> list[float]:
     """About four round numbers between two values."""
     step = 10 ** math.floor(math.log10((high - low) / 4))
     step *= next(factor for factor in (1, 2, 5, 10) if (high - low) / (step * factor) <= 5)

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from quartet.draw_curves import _INK, _LINE, _MARK, _PALE, Point, _ends, _ticks
+from quartet.draw_curves import INK, LINE, MARK, PALE, Point, ends, ticks
 from quartet.printable import printable
-from quartet.show_study import CHOSEN, CLEAR, LAYERS, NOTHING, SAMPLERS, sampler_arm
-from quartet.study.arms import ABLATION, REFERENCE, Result, Study
+from quartet.show_study import CHOSEN, CLEAR, NOTHING
+from quartet.study.arms import ABLATION, LAYERS, REFERENCE, SAMPLERS, Result, Study, sampler_arm
 from quartet.study.paper import paper_beside, paper_changes
 from quartet.study.statistics import Comparison, comparisons
 
@@ -66,13 +66,13 @@ class Frame:
 
     def x_axis(self) -> Iterator[str]:
         bottom = self.top + self.height
-        for value in _ticks(*self.x_range):
-            yield _line(self.x(value), self.top, self.x(value), bottom, _PALE)
+        for value in ticks(*self.x_range):
+            yield _line(self.x(value), self.top, self.x(value), bottom, PALE)
             yield _text(self.x(value), bottom + 13, f"{value:g}", "middle", 10)
 
     def y_axis(self) -> Iterator[str]:
-        for value in _ticks(*self.y_range):
-            yield _line(self.left, self.y(value), self.left + self.width, self.y(value), _PALE)
+        for value in ticks(*self.y_range):
+            yield _line(self.left, self.y(value), self.left + self.width, self.y(value), PALE)
             yield _text(self.left - 5, self.y(value) + 4, f"{value:g}", "end", 10)
 
 
@@ -85,7 +85,7 @@ def _page(width: float, height: float, title: str, parts: Sequence[str]) -> str:
     )
 
 
-def _text(x: float, y: float, text: str, anchor: str = "start", size: int = 11, fill: str = _INK) -> str:
+def _text(x: float, y: float, text: str, anchor: str = "start", size: int = 11, fill: str = INK) -> str:
     return (
         f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-size="{size}" fill="{fill}">'
         f"{_escaped(text)}</text>"
@@ -106,7 +106,9 @@ def _dot(x: float, y: float, radius: float, fill: str) -> str:
 
 def _hollow(x: float, y: float) -> str:
     """The mark of the paper's figures."""
-    return f'<path d="M{x - 5:.1f},{y:.1f} l5,-5 l5,5 l-5,5 z" fill="white" stroke="{_MARK}" stroke-width="1.5"/>'
+    return (
+        f'<path d="M{x - 5:.1f},{y:.1f} l5,-5 l5,5 l-5,5 z" fill="white" stroke="{MARK}" stroke-width="1.5"/>'
+    )
 
 
 def _short(text: str, most: int) -> str:
@@ -187,17 +189,17 @@ def _dots_row(compared: Comparison, arm: str, label: str, frame: Frame, y: float
     )
     if spread.interval:
         low, high = map(frame.x, spread.interval)
-        yield _line(low, y, high, y, _LINE, 2)
+        yield _line(low, y, high, y, LINE, 2)
     for value in compared.values(arm, "test").values():
         yield _dot(frame.x(value), y, 2, _GREY)
-    yield _dot(frame.x(spread.mean), y, 4.5, _LINE)
+    yield _dot(frame.x(spread.mean), y, 4.5, LINE)
     if paper:
         yield _hollow(frame.x(paper.mean), y)
 
 
 def _wider(values: Sequence[float]) -> Point:
     """The ends of some values with a little room at both sides."""
-    low, high = _ends(values)
+    low, high = ends(values)
     room = 0.05 * (high - low)
     return low - room, high + room
 
@@ -225,7 +227,7 @@ def _bars(compared: Comparison, left: float, top: float) -> Iterator[str]:
     for place, layers in enumerate(LAYERS):
         middle = frame.left + group * (place + 0.5)
         yield _text(middle, frame.top + frame.height + 46, f"L={layers}", "middle")
-        for x, sampler in ((middle - 24, SAMPLERS[0]), (middle + 24, SAMPLERS[1])):
+        for x, sampler in zip((middle - 24, middle + 24), SAMPLERS, strict=True):
             yield from _bar(compared, sampler, layers, x, frame)
 
 
@@ -238,10 +240,10 @@ def _bar(compared: Comparison, sampler: str, layers: int, middle: float, frame: 
     yield _text(middle, bottom + 28, f"n={spread.n}" if spread else NOTHING, "middle", 10, _GREY)
     if spread is None:
         return
-    y, fill = frame.y(spread.mean), _LINE if sampler == "CRW" else _ORANGE
+    y, fill = frame.y(spread.mean), LINE if sampler == "CRW" else _ORANGE
     yield (
         f'<rect x="{middle - 20:.1f}" y="{y:.1f}" width="40" height="{bottom - y:.1f}" fill="{fill}" '
-        f'stroke="{_INK}"/>'
+        f'stroke="{INK}"/>'
     )
     yield from _error_bar(
         middle, frame.y(spread.mean - (spread.sd or 0)), frame.y(spread.mean + (spread.sd or 0))
@@ -253,8 +255,8 @@ def _bar(compared: Comparison, sampler: str, layers: int, middle: float, frame: 
 
 def _error_bar(x: float, low: float, high: float) -> Iterator[str]:
     if low != high:
-        yield _line(x, low, x, high, _INK, 1.5)
-        yield from (_line(x - 5, y, x + 5, y, _INK, 1.5) for y in (low, high))
+        yield _line(x, low, x, high, INK, 1.5)
+        yield from (_line(x - 5, y, x + 5, y, INK, 1.5) for y in (low, high))
 
 
 def heat_svg(compared: Sequence[Comparison]) -> str:
@@ -310,7 +312,7 @@ def _heat_cell(column: int, top: float, percent: float | None, mark: str, direct
     """A cell with its number; `direction` is 1 where more is better, else −1."""
     fill, ink = _heat_colours((percent or 0.0) * direction)
     x = _heat_x(column)
-    yield f'<rect x="{x - 28.5:g}" y="{top:g}" width="57" height="25" fill="{fill}" stroke="{_PALE}"/>'
+    yield f'<rect x="{x - 28.5:g}" y="{top:g}" width="57" height="25" fill="{fill}" stroke="{PALE}"/>'
     text = NOTHING if percent is None else f"{percent:+.1f}".replace("-", "−") + mark
     yield _text(x, top + 17, text, "middle", fill=ink)
 
@@ -320,7 +322,7 @@ def _heat_colours(gain: float) -> tuple[str, str]:
     share = min(1.0, abs(gain) / _STRONGEST)
     full = _BETTER if gain > 0 else _WORSE
     red, green, blue = (round(255 + (part - 255) * share) for part in full)
-    return f"#{red:02x}{green:02x}{blue:02x}", "white" if share > 0.8 else _INK
+    return f"#{red:02x}{green:02x}{blue:02x}", "white" if share > 0.8 else INK
 
 
 def learning_svg(compared: Comparison) -> str:
@@ -334,7 +336,7 @@ def learning_svg(compared: Comparison) -> str:
     for place, (arm, lines) in enumerate(told.items()):
         longest = max(map(len, lines))
         frame = Frame(
-            44 + 180 * (place % 4), 50 + 140 * (place // 4), 130, 90, _ends([1.0, float(longest)]), every
+            44 + 180 * (place % 4), 50 + 140 * (place // 4), 130, 90, ends([1.0, float(longest)]), every
         )
         parts += _learning_panel(compared, arm, lines, reference, frame)
     bottom = 50 + 140 * ((len(told) + 3) // 4)
@@ -366,12 +368,12 @@ def _learning_panel(
     )
     best = max if compared.higher_is_better else min
     for line in lines:
-        yield _polyline(line, frame, _LINE, 0.8)
+        yield _polyline(line, frame, LINE, 0.8)
     if reference and arm != REFERENCE.get(compared.study):
         yield _polyline(reference, frame, _GREY, 1.5, dash="4,3")
-    yield _polyline(_mean_line(lines), frame, _LINE, 2.5)
+    yield _polyline(_mean_line(lines), frame, LINE, 2.5)
     for line in lines:
-        yield _dot(frame.x(line.index(best(line)) + 1), frame.y(best(line)), 2.5, _MARK)
+        yield _dot(frame.x(line.index(best(line)) + 1), frame.y(best(line)), 2.5, MARK)
 
 
 def _polyline(line: Sequence[float], frame: Frame, stroke: str, width: float, dash: str = "") -> str:

@@ -39,9 +39,12 @@ def seeds_that_fit(model: PartModel, tokens: Callable[[int], TokenBatch], most: 
 
 def step_bytes(model: PartModel, batch: TokenBatch) -> int:
     """What a step on a batch needs beside what is there before the first one: the model's weights."""
-    weights = sum(parameter.numel() * parameter.element_size() for parameter in model.parameters())
-    kept = 4 * weights  # Adam's two moments, the best weights so far, what processes exchange
+    kept = 4 * weight_bytes(model)  # Adam's two moments, the best weights so far, what processes exchange
     return LOADED + kept + int(MARGIN * step_tensor_bytes(model, batch))
+
+
+def weight_bytes(model: PartModel) -> int:
+    return sum(parameter.numel() * parameter.element_size() for parameter in model.parameters())
 
 
 def step_tensor_bytes(model: PartModel, batch: TokenBatch) -> int:

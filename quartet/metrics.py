@@ -236,10 +236,16 @@ def measures(
 
 def selection_score(task_type: TaskType, target: Array, score: Array) -> float:
     """The main metric of validation rows, turned so that more is better; an error where it has no value."""
+    value = selection_value(task_type, target, score)
+    return value if higher_is_better(main_metric(task_type)) else -value
+
+
+def selection_value(task_type: TaskType, target: Array, score: Array) -> float:
+    """The main metric of validation rows; an error where it has no value."""
     check_selectable(task_type, target)
     main = measures(task_type, target, score, num_resamples=0)[main_metric(task_type)]
     assert main.value is not None
-    return main.value if main.higher_is_better else -main.value
+    return main.value
 
 
 def check_selectable(task_type: TaskType, target: Array) -> None:

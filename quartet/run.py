@@ -39,7 +39,7 @@ from quartet.draw_curves import curves_svg
 from quartet.errors import UsageError
 from quartet.features import FeatureTable
 from quartet.files import new_file, new_folder
-from quartet.metrics import check_selectable, higher_is_better, main_metric, selection_score
+from quartet.metrics import check_selectable, main_metric, selection_value
 from quartet.nn.parts import PartModel
 from quartet.nn.targets import RegressionTarget, Target, fit_target
 from quartet.predict import Predictor
@@ -310,7 +310,8 @@ def train_boosted(
         return None
     fitted = time.perf_counter()
     answer: dict[Split, NDArray[np.float64]] = {"val": model.answers(boosting.columns, boosting.seeds["val"])}
-    validation = _validation(boosting, answer["val"])
+    labels = np.asarray(boosting.seeds["val"].target)
+    validation = selection_value(boosting.task.spec.type, labels, boosting.target.scores(answer["val"]))
     seconds = (fitted - begin, time.perf_counter() - fitted)
     epoch = Epoch(0, boosting.loss(model), validation, *seconds, is_best=True)
     answer["test"] = model.answers(boosting.columns, boosting.seeds["test"])
@@ -318,12 +319,6 @@ def train_boosted(
     run.keep(model, boosting, recipe, answer, epoch.number, validation)
     on_epoch(epoch)
     return model
-
-
-def _validation(boosting: Boosting, answer: NDArray[np.float64]) -> float:
-    labels = np.asarray(boosting.seeds["val"].target)
-    value = selection_score(boosting.task.spec.type, labels, boosting.target.scores(answer))
-    return value if higher_is_better(boosting.metric) else -value
 
 
 def task_facts(task: Task) -> dict[str, Any]:

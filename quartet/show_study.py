@@ -12,11 +12,22 @@ from rich.text import Text
 
 from quartet.printable import printable
 from quartet.show import new_grid
-from quartet.study.arms import ABLATION, ARCHETYPES, CAPACITY, LATENTS, REFERENCE, Result, Study
+from quartet.study.arms import (
+    ABLATION,
+    ARCHETYPES,
+    CAPACITY,
+    LATENTS,
+    LAYERS,
+    REFERENCE,
+    SAMPLERS,
+    Result,
+    Study,
+    capacity_arm,
+    sampler_arm,
+)
 from quartet.study.paper import NUM_SEEDS, paper_beside, paper_changes, paper_selected
 from quartet.study.statistics import Comparison, Split, Spread, best_of, comparisons
 
-LAYERS, SAMPLERS = (1, 4, 8), ("BFS2", "CRW")
 CHOSEN, BEST_ON_TEST, CLEAR, NOTHING = "●", "○", "*", "–"
 _SPLITS: tuple[Split, Split] = ("validation", "test")
 _SPREAD = "± is the standard deviation over runs with different random seeds."
@@ -119,11 +130,6 @@ def _sampler(compared: Comparison) -> Sheet:
     return Sheet(_title(compared), (*columns, "CRW − BFS2 on test"), rows, (note,))
 
 
-def sampler_arm(sampler: str, layers: int) -> str:
-    """The name of the arm with this sampler and so many layers."""
-    return f"{sampler}, L={layers}"
-
-
 def _sampler_cells(compared: Comparison, arm: str, is_chosen: bool) -> list[str]:
     validation, test = (_spread(compared, compared.spread(arm, split)) for split in _SPLITS)
     return [_marked(validation, CHOSEN if is_chosen else ""), test, str(len(compared.runs.get(arm, {})))]
@@ -194,7 +200,7 @@ def _capacity(compared: Comparison) -> Sheet:
         (
             f"Z={latents} {split}",
             *(
-                _capacity_cell(compared, grid, split, f"Z={latents}, R={n}")
+                _capacity_cell(compared, grid, split, capacity_arm(latents, n))
                 for _, grid in grids
                 for n in ARCHETYPES
             ),

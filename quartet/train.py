@@ -31,7 +31,7 @@ from quartet.features import FeatureTable
 from quartet.findings import Finding
 from quartet.graph import TemporalGraph
 from quartet.memory import free_bytes, seeds_that_fit
-from quartet.metrics import higher_is_better, main_metric, selection_score
+from quartet.metrics import higher_is_better, main_metric, selection_value
 from quartet.nn.accumulate import Answer, PartAnswer, backward_in_parts
 from quartet.nn.models import build_model
 from quartet.nn.parts import ModelSchema, PartModel
@@ -321,8 +321,7 @@ class Trainer:
             raise self._not_finite(f"answers on validation are not finite after step {self.progress.step}")
         scores = self.material.target.scores(joined)
         labels = self.material.labels["val"][self.watched]
-        value = selection_score(self.material.task.spec.type, labels, scores)
-        return value if higher_is_better(self.material.metric) else -value
+        return selection_value(self.material.task.spec.type, labels, scores)
 
     def _is_better(self, one: float, other: float) -> bool:
         return one > other if higher_is_better(self.material.metric) else one < other

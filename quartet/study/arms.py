@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from quartet.config import BRANCHES
+from quartet.config import BRANCHES, with_tuples
 
 Study = Literal["main", "sampler", "ablation", "capacity"]
 
@@ -35,10 +35,24 @@ MAIN = (
     Arm("GraphSAGE", "sage"),
     Arm("LightGBM", "lightgbm"),
 )
+LAYERS, SAMPLERS = (1, 4, 8), {"BFS2": "bfs", "CRW": "walk"}
+LATENTS, ARCHETYPES = (16, 32, 64), (128, 256, 512)
+
+
+def sampler_arm(sampler: str, layers: int) -> str:
+    """The name of the arm with this sampler and so many layers."""
+    return f"{sampler}, L={layers}"
+
+
+def capacity_arm(latents: int, archetypes: int) -> str:
+    """The name of the arm with so many latents and archetypes."""
+    return f"Z={latents}, R={archetypes}"
+
+
 SAMPLER = tuple(
-    Arm(f"{name}, L={layers}", "relgt", {"sampler": sampler, "local_layers": layers})
-    for layers in (1, 4, 8)
-    for name, sampler in (("BFS2", "bfs"), ("CRW", "walk"))
+    Arm(sampler_arm(name, layers), "relgt", {"sampler": sampler, "local_layers": layers})
+    for layers in LAYERS
+    for name, sampler in SAMPLERS.items()
 )
 ABLATION = (
     Arm("full"),
@@ -52,9 +66,8 @@ ABLATION = (
     Arm("no feature", changes=_without("feature")),
     Arm("no topology", changes=_without("topology")),
 )
-LATENTS, ARCHETYPES = (16, 32, 64), (128, 256, 512)
 CAPACITY = tuple(
-    Arm(f"Z={latents}, R={archetypes}", changes={"num_latents": latents, "num_archetypes": archetypes})
+    Arm(capacity_arm(latents, archetypes), changes={"num_latents": latents, "num_archetypes": archetypes})
     for latents in LATENTS
     for archetypes in ARCHETYPES
 )
@@ -92,6 +105,10 @@ class Result:
     def line(self) -> str:
         return json.dumps(asdict(self))
 
+    @staticmethod
+    def of_line(line: str) -> Result:
+        return Result(**with_tuples(json.loads(line)))
+
 
 def read_results(path: Path) -> Iterator[Result]:
     """The results that a study has written so far; a line that was cut off by a crash is no result."""
@@ -99,7 +116,6 @@ def read_results(path: Path) -> Iterator[Result]:
         return
     for line in path.read_text(encoding="utf-8").splitlines():
         try:
-            said = json.loads(line)
+            yield Result.of_line(line)
         except json.JSONDecodeError:
             continue
-        yield Result(**(said | {"history": tuple(said["history"])}))

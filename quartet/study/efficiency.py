@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from quartet.cache import cached_sample
 from quartet.contexts import protocol_seeds
 from quartet.graph import TemporalGraph
-from quartet.memory import step_tensor_bytes
+from quartet.memory import step_tensor_bytes, weight_bytes
 from quartet.nn.accumulate import backward_in_parts
 from quartet.nn.parts import PartModel
 from quartet.recipe import Recipe
@@ -166,5 +166,5 @@ def _seconds_per_seed(subject: _Subject, number: int) -> tuple[float, float]:
 
 def _step_bytes(subject: _Subject, model: PartModel) -> int:
     """Tensors of a step on a whole batch, counted without allotting them, and Adam's two moments."""
-    weights = sum(parameter.numel() * parameter.element_size() for parameter in model.parameters())
-    return step_tensor_bytes(model, subject.batch(subject.trainer.epoch_places(0)[0])) + 3 * weights
+    whole = subject.batch(subject.trainer.epoch_places(0)[0])
+    return step_tensor_bytes(model, whole) + 3 * weight_bytes(model)

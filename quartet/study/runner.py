@@ -203,8 +203,7 @@ class _Children:
             return Failure(
                 job, error.strip().splitlines()[-1] if error.strip() else f"exit {child.returncode}"
             )
-        said = json.loads(out.splitlines()[-1])
-        return Result(**(said | {"history": tuple(said["history"])}))
+        return Result.of_line(out.splitlines()[-1])
 
     def stop(self) -> None:
         for child in list(self.running):

@@ -39,6 +39,7 @@ ENDS = "tests/samplers/test_ends.py"
 FEATURES = "tests/features/test_causality.py"
 LINKS = "tests/samplers/test_recent_links.py"
 RELATIONAL = "tests/baselines/test_relational.py"
+HISTORY = "tests/tasks/test_history.py"
 
 # Failures are shown as found: making them small takes minutes and tells the runner nothing.
 NO_SHRINKING = """
@@ -547,6 +548,76 @@ MUTANTS = [
             "nn/message.py",
             "return torch.cat([there, there + self.num_links])",
             "return torch.cat([there, there])",
+        ),
+    ),
+    # --- labels that are known as rows ---
+    mutant(
+        "11: label rows are timed at t, not at t + horizon",
+        HISTORY,
+        ("tasks/spec.py", "return time + (self.horizon + self.known_after or 1)", "return time"),
+    ),
+    mutant(
+        "a label without a horizon is known at its own time",
+        HISTORY,
+        (
+            "tasks/spec.py",
+            "return time + (self.horizon + self.known_after or 1)",
+            "return time + (self.horizon + self.known_after)",
+        ),
+    ),
+    mutant(
+        "labels count as known when their window closes, although they come later",
+        HISTORY,
+        (
+            "tasks/spec.py",
+            "return time + (self.horizon + self.known_after or 1)",
+            "return time + (self.horizon or 1)",
+        ),
+    ),
+    mutant(
+        "known labels are made from the whole database",
+        HISTORY,
+        (
+            "tasks/labels.py",
+            "query(past.tables(known_at), np.array([time]))",
+            "query(past.data, np.array([time]))",
+        ),
+    ),
+    mutant(
+        "known labels are made up to the last row",
+        HISTORY,
+        (
+            "tasks/history.py",
+            "last = upto - (spec.known_at(0) - spec.horizon)",
+            "last = database.span[1] if database.span else upto",
+        ),
+    ),
+    mutant(
+        "windows that are still open have labels",
+        f"tests/tasks/test_splits.py {HISTORY}",
+        ("splits.py", "return times[times + horizon <= upto]", "return times[times <= upto]"),
+    ),
+    mutant(
+        "all labels are rows, known or not",
+        HISTORY,
+        ("tasks/history.py", "pa.array(visible(known_at, upto))", "pa.array(known_at == known_at)"),
+    ),
+    mutant(
+        "a frozen database has the labels of test",
+        HISTORY,
+        (
+            "tasks/task.py",
+            'if self.history == "rolling":',
+            "if True:",
+        ),
+    ),
+    mutant(
+        "predictions know labels up to the cut-off of training alone",
+        "tests/test_history_models.py",
+        (
+            "checkpoint.py",
+            "with_history(database, spec, splits, upto, labels)",
+            "with_history(database, spec, splits, min(upto, splits.test), labels)",
         ),
     ),
 ]

@@ -60,14 +60,10 @@ def main() -> None:
 def train_task(name: str, asked: argparse.Namespace) -> None:
     """All runs of a task that are not done yet."""
     missing = [seed for seed in range(asked.seeds) if not kept(asked.runs, name, seed)]
-    dataset, _, task_name = name.partition("/")
-    source = dataset if dataset == "demo" else str(asked.data / dataset)
-    if dataset != "demo" and not Path(source).is_dir():
-        print(f"{name}: left out, there is no {source}")
+    source = source_of(name, asked.data)
+    if source is None or not missing:
         return
-    if not missing:
-        return
-    task = Task.load(Database.load(source), task_name)
+    task = Task.load(Database.load(source), name.partition("/")[2])
     changes = {"protocol": protocol_of(name)} | changes_from_text(asked.changes)
     recipes = {seed: Recipe.load(asked.preset, name, rng_seed=seed, **changes) for seed in missing}
     material = prepare(task, recipes[missing[0]])
@@ -79,6 +75,15 @@ def train_task(name: str, asked: argparse.Namespace) -> None:
         run = Run.create(folder_of(asked.runs, name, seed), task, recipe, source)
         train_run(run, material, recipe, told)
         keep_evaluation(run, evaluate_run(run, task))
+
+
+def source_of(name: str, data: Path) -> str | None:
+    """Where the database of a task is, or None where it is not."""
+    dataset = name.partition("/")[0]
+    if dataset == "demo" or (data / dataset).is_dir():
+        return dataset if dataset == "demo" else str(data / dataset)
+    print(f"{name}: left out, there is no {data / dataset}")
+    return None
 
 
 def protocol_of(name: str) -> str:

@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 from safetensors.numpy import load_file as load_arrays
 from safetensors.numpy import save_file as save_arrays
 from safetensors.torch import load_file, save_file
@@ -33,6 +34,9 @@ from quartet.nn.models import build_model
 from quartet.nn.parts import ModelSchema, PartModel
 from quartet.nn.targets import Target, target_from_dict, target_to_dict
 from quartet.recipe import Recipe
+from quartet.splits import Splits
+from quartet.tasks.history import with_history
+from quartet.tasks.spec import TaskSpec
 
 VERSION = 1
 MODEL, WEIGHTS, TREES, FEATURES, CHECKSUMS = (
@@ -61,6 +65,17 @@ class Checkpoint:
         seen = database.without(hidden)
         known = [name for name in self.statistics.tables if name in seen.tables]
         return replace(seen, tables={name: seen[name] for name in dict.fromkeys([*known, *seen.tables])})
+
+    def view_with_history(self, database: Database, upto: int, labels: pa.Table | None = None) -> Database:
+        """What `view` shows, and the labels that are known at a time.
+
+        `labels` are label rows of a task whose labels do not follow from the database.
+        """
+        self.check_structure(self.view(database))  # before a task's SQL fails by what has changed
+        words = with_tuples(self.task["spec"])
+        spec = TaskSpec(**(words | {"remove_columns": tuple(map(tuple, words["remove_columns"]))}))
+        splits = Splits(self.task["val_timestamp"], self.task["test_timestamp"])
+        return self.view(with_history(database, spec, splits, upto, labels))
 
     def check_structure(self, database: Database) -> None:
         """An error that names the key, time or link by which a database differs from that of training."""

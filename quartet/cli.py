@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
 
 import typer
 
-from quartet.cli_models import SchemaFile, Source, TaskName, models, say
+from quartet.cli_models import History, SchemaFile, Source, TaskName, models, say
 from quartet.cli_study import study
 from quartet.cli_tune import tuning
 from quartet.errors import QuartetError, UsageError
@@ -124,6 +124,7 @@ def sample(
         Literal["frozen", "rolling"],
         typer.Option(help="frozen: the database ends at the test cut-off; rolling: at each seed's time."),
     ] = "frozen",
+    history: History = False,
     change: Changes = None,
     cache: Annotated[
         Path | None, typer.Option(help="Folder for the contexts (default: in the user's cache).")
@@ -145,6 +146,7 @@ def sample(
 
     config = SamplerConfig().changed(**changes_from_text(change or []))
     loaded = Task.load(database, name)
+    loaded = loaded.with_history(protocol) if history else loaded
     graph = TemporalGraph.build(loaded.database)
     folder = cache or default_cache()
     found = []

@@ -37,6 +37,12 @@ SchemaFile = Annotated[
 TaskName = Annotated[
     str, typer.Argument(metavar="TASK", help="A task stored with the database, or a task's YAML file.")
 ]
+History = Annotated[
+    bool,
+    typer.Option(
+        "--history", help="Labels that are already known become rows of the database, for all models alike."
+    ),
+]
 RunFolder = Annotated[
     Path, typer.Argument(metavar="RUN", help="A run folder; `runs/latest` is the newest one.")
 ]
@@ -62,6 +68,7 @@ def train(
             "selects. Or a recipe's .toml file, as `quartet tune` writes it."
         ),
     ] = "small",
+    history: History = False,
     change: Annotated[
         list[str] | None,
         typer.Option(
@@ -80,6 +87,8 @@ def train(
 
     - `--set epochs=5 --set width=32` changes the recipe, `--time-limit 600` ends it early.
 
+    - `--history` lets the model see the past labels of an entity, each once its window has closed.
+
     - `--model lightgbm` takes seconds and no contexts: a good first answer, and a bar for the others to pass.
 
     - Ctrl-C saves and stops; `--resume runs/latest` goes on as if it had not been stopped.
@@ -93,11 +102,13 @@ def train(
     from quartet.run import Run, train_run
     from quartet.show import terminal_bar
     from quartet.tasks import Task
+    from quartet.tasks.history import history_findings
     from quartet.tasks.task import check_labels
     from quartet.threads import free_cores, use_threads
     from quartet.train import prepare
 
     changes = changes_from_text(change or []) | ({"time_limit": time_limit} if time_limit else {})
+    changes |= {"history": True} if history else {}
     run = _unfinished(resume, changes) if resume else None
     processes = context.with_resource(all_processes())
     context.with_resource(processes.first_speaks())
@@ -108,6 +119,9 @@ def train(
         say(str(finding))
     named = f"{database.schema.name}/{loaded.name}"
     recipe = run.recipe if run else Recipe.load(preset, named, model, **changes)
+    if recipe.history:
+        for finding in history_findings(loaded.spec):
+            say(str(finding))
     words = [source, task, *(["--schema", str(schema)] if schema else [])]
 
     def opened() -> Run:
@@ -222,6 +236,13 @@ def predict(
         ),
     ] = None,
     at: Annotated[str | None, typer.Option(help="The time of prediction (default: the data's last).")] = None,
+    labels: Annotated[
+        Path | None,
+        typer.Option(
+            help="Label rows that are known by now, as .parquet or .csv: for a model with history of a task that has a "
+            "label table of its own."
+        ),
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Write the scores to a .parquet or .csv file.")] = None,
     threads: Annotated[int | None, typer.Option(help="Cores to use (default: those that are free).")] = None,
 ) -> None:
@@ -230,12 +251,14 @@ def predict(
     from quartet.predict import Predictor
     from quartet.show import console, progress_bar
     from quartet.show_training import scores_view
+    from quartet.tasks.labels import read_labels
     from quartet.threads import use_threads
 
     write = _writer(out) if out else None
     use_threads(threads)
     predictor = Predictor.load(model)
-    question = predictor.question(Database.load(source, schema), _entities(entities), at, report)
+    known = None if labels is None else read_labels(labels)
+    question = predictor.question(Database.load(source, schema), _entities(entities), at, report, known)
     with progress_bar("scores", len(question.seeds)) as progress:
         scores = predictor.score(question, progress)
     if write is None:

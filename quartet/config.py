@@ -126,6 +126,7 @@ class ModelConfig:
     encoder_width: int = 128  # of the table encoders, as in PyTorch Frame's ResNet
     encoder_layers: int = 4
     encoder_dropout: float = 0.2
+    number_scale: float = 0.01  # deviation of the first weights of numbers; categories have 1
 
     def __post_init__(self) -> None:
         for name in (
@@ -142,6 +143,8 @@ class ModelConfig:
         for name in ("dropout", "attention_dropout", "encoder_dropout"):
             if not 0 <= (getattr(self, name) or 0) < 1:
                 raise UsageError("C02", f"{name} is {getattr(self, name)}", "give a number from 0 to below 1")
+        if not self.number_scale > 0:
+            raise UsageError("C02", f"number_scale is {self.number_scale!r}", "give a number above 0")
         for name, allowed in _MODEL_CHOICES.items():
             if getattr(self, name) not in allowed:
                 raise UsageError("C02", f"{name} is {getattr(self, name)!r}", f"say {' or '.join(allowed)}")

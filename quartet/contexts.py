@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 
@@ -16,10 +15,8 @@ from quartet.files import user_cache
 from quartet.findings import Finding
 from quartet.graph import TemporalGraph
 from quartet.samplers.context import Context, Progress
-from quartet.splits import Split
+from quartet.splits import Protocol, Split
 from quartet.tasks import Seeds, Task
-
-Protocol = Literal["frozen", "rolling"]
 
 
 @dataclass(frozen=True)

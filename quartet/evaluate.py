@@ -14,15 +14,16 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from quartet.baselines import fit_baselines, knowing
-from quartet.contexts import Protocol, protocol_seeds
+from quartet.contexts import protocol_seeds
 from quartet.draw_curves import Bin, reliability_svg
 from quartet.features import FeatureTable
 from quartet.findings import Finding
 from quartet.metrics import Measure, calibration_bins, main_metric, measures
 from quartet.predict import Predictor, Question
 from quartet.run import Run, evaluation_name
-from quartet.splits import Split
+from quartet.splits import Protocol, Split
 from quartet.tasks import Task
+from quartet.train import recipe_task
 
 Scores = NDArray[np.float64]
 
@@ -59,6 +60,7 @@ def evaluate_run(
 ) -> Evaluation:
     """How good a run's predictions are, with every trivial row beside them."""
     protocol = protocol or run.recipe.protocol
+    task = recipe_task(task, run.recipe, protocol)
     labels = task.vault.open(f"evaluate {run.folder.name}") if split == "test" else task.seeds(split).target
     target = np.asarray(labels)
     seeds = protocol_seeds(task, split, protocol)

@@ -36,7 +36,7 @@ from quartet.samplers.context import Context, Progress, sample
 from quartet.samplers.select import select
 from quartet.tasks import Seeds
 from quartet.tasks.labels import early_text
-from quartet.times import parse_instant, to_arrow
+from quartet.times import STATIC, parse_instant, to_arrow
 from quartet.tokens import Tokenizer
 
 BATCH = 512  # seeds of a batch: a fixed number, because its size decides the last bits of an answer
@@ -116,13 +116,17 @@ class Predictor:
         at: str | int | Sequence[str | int] | None = None,
         progress: Progress = lambda _: None,
         report: Callable[[Finding], None] = lambda _: None,
+        labels: pa.Table | None = None,
     ) -> pa.Table:
         """Scores for entities at times: one row for each, with its key, its time, `score` and `calibrated`.
 
         `entities` are keys of the entity table (all that are known then, if none are given); `at` is one time
         or one for each entity (the last time of the database, if none is given). Contexts are sampled live.
+
+        A model that was trained with `history` sees the labels that are known by then: the task's SQL or column tells
+        them from the database. For a task with a label table of its own `labels` are the rows known so far.
         """
-        return self.score(self.question(database, entities, at, report), progress)
+        return self.score(self.question(database, entities, at, report, labels), progress)
 
     def question(
         self,
@@ -130,12 +134,18 @@ class Predictor:
         entities: Sequence[Any] | None = None,
         at: str | int | Sequence[str | int] | None = None,
         report: Callable[[Finding], None] = lambda _: None,
+        labels: pa.Table | None = None,
     ) -> Question:
         """Seeds of a database, which may have grown since training; an error names what the model cannot read."""
-        seen = self.checkpoint.view(database)
+        given = self.checkpoint.view(database)
+        seen = given
+        if self.checkpoint.recipe.history:
+            seen = self.checkpoint.view_with_history(
+                database, int(_times(given, at).max(initial=STATIC)), labels
+            )
         features = FeatureTable.encode(seen, self.checkpoint.statistics)
-        self.checkpoint.check_structure(seen)
-        for finding in features.findings:
+        self.checkpoint.check_structure(given)
+        for finding in (*seen.findings[len(given.findings) :], *features.findings):
             report(finding)
         return Question(seen, features, _seeds(seen, seen[self.entity_table], entities, at))
 
@@ -191,15 +201,7 @@ def _seeds(
 ) -> Seeds:
     if entities is None and isinstance(at, (list, tuple)):
         raise UsageError("C02", "several times were given, but no entities", "give one entity for each time")
-    if at is None:
-        span = database.span
-        if span is None:
-            raise UsageError("C02", "no time was given, and the database has none", "say at which time")
-        at = int(span[1])
-    times = [at] if isinstance(at, (str, int)) else list(at)
-    instants = np.array(
-        [parse_instant(t, "the asked time") if isinstance(t, str) else int(t) for t in times], np.int64
-    )
+    instants = _times(database, at)
     if entities is None:
         rows = np.flatnonzero(visible(table.known_at, np.full(table.num_rows, instants[0])))
         instants = np.full(len(rows), instants[0])
@@ -212,6 +214,18 @@ def _seeds(
         instants = np.broadcast_to(instants, len(rows)).copy()
     _check_known(table, rows, instants)
     return Seeds(rows + database.offsets[table.name], instants, None)
+
+
+def _times(database: Database, at: str | int | Sequence[str | int] | None) -> NDArray[np.int64]:
+    """The asked times; if none are asked, the last one of the database."""
+    if at is None:
+        if database.span is None:
+            raise UsageError("C02", "no time was given, and the database has none", "say at which time")
+        at = database.span[1]
+    times = [at] if isinstance(at, (str, int)) else list(at)
+    return np.array(
+        [parse_instant(t, "the asked time") if isinstance(t, str) else int(t) for t in times], np.int64
+    )
 
 
 def _rows(table: Table, entities: list[Any]) -> NDArray[np.int64]:

@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 from quartet.config import ARCHITECTURES, ModelConfig, SamplerConfig, with_tuples
 from quartet.errors import UsageError, did_you_mean
+from quartet.splits import Protocol
 
 Precision = Literal["auto", "fp32", "bf16"]
 PRESETS = ("small", "paper", "paper-val")
@@ -39,7 +40,8 @@ class Recipe:
     recent_share: float = 1.0  # of the training seeds only the latest, this share of them
     validation_seeds: int | None = None  # epochs are compared on so many, always the same ones; None: all
     group_by_time: bool = False  # batches of few distinct times: cheaper, in another order
-    protocol: Literal["frozen", "rolling"] = "frozen"
+    history: bool = False  # whether labels that are already known are rows of the database
+    protocol: Protocol = "frozen"
     precision: Precision = "auto"
     time_limit: float | None = None  # seconds of training
     rng_seed: int = 0
@@ -59,6 +61,8 @@ class Recipe:
             )
         if not self.weight_decay >= 0:
             raise UsageError("C02", f"weight_decay is {self.weight_decay!r}", "give 0 or a number above")
+        if not isinstance(self.history, bool):
+            raise UsageError("C02", f"history is {self.history!r}", "say true or false")
         for name, allowed in _CHOICES.items():
             if getattr(self, name) not in allowed:
                 raise UsageError(

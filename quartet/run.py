@@ -46,7 +46,7 @@ from quartet.predict import Predictor
 from quartet.recipe import Recipe
 from quartet.splits import SPLITS, Split
 from quartet.tasks import Seeds, Task
-from quartet.train import Epoch, Material, Trainer, prepare
+from quartet.train import Epoch, Material, Trainer, prepare, recipe_task
 
 LATEST = "latest"
 
@@ -160,7 +160,7 @@ class Run:
         """Keeps a model, with its answers on validation and test as scores."""
         task = material.task
         facts = {
-            "fingerprint": task.database.fingerprint,
+            "fingerprint": task.given_database.fingerprint,
             "best_epoch": best_epoch,
             "validation": validation,
             "calibration": _calibration(task, answer["val"]),
@@ -276,6 +276,7 @@ class Boosting:
 def prepare_boosting(task: Task, recipe: Recipe) -> Boosting:
     """Features fitted at the train cut-off, columns and seeds of a task; an error where no model can be fitted."""
     load_lightgbm()
+    task = recipe_task(task, recipe)
     target = fit_target(task)
     check_selectable(task.spec.type, np.asarray(task.seeds("val").target))
     features = FeatureTable.fit(task.database, task.splits.val)
@@ -331,11 +332,12 @@ def task_facts(task: Task) -> dict[str, Any]:
         "target": spec.target_col,
         "horizon": spec.horizon,
         "classes": task.classes,
+        "spec": asdict(spec),
         "hidden_columns": [list(pair) for pair in spec.hidden_columns],
-        "structure": structure(task.database),
+        "structure": structure(task.given_database),
         "val_timestamp": task.splits.val,
         "test_timestamp": task.splits.test,
-        "fingerprint": task.database.fingerprint,
+        "fingerprint": task.given_database.fingerprint,
     }
 
 

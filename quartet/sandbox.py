@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,9 @@ TIME_LIMIT_SECONDS = 600.0
 MEMORY_LIMIT = "8GB"
 
 
+Query = Callable[[Mapping[str, pa.Table], NDArray[np.int64]], pa.Table]
+
+
 def run_task_sql(
     sql: str,
     tables: Mapping[str, pa.Table],
@@ -31,13 +35,26 @@ def run_task_sql(
     time_limit: float = TIME_LIMIT_SECONDS,
 ) -> pa.Table:
     """What a task's SELECT gives over the tables and `timestamps(timestamp)`."""
+    with task_query(sql, horizon, where, time_limit) as query:
+        return query(tables, times)
+
+
+@contextmanager
+def task_query(sql: str, horizon: int, where: str, time_limit: float = TIME_LIMIT_SECONDS) -> Iterator[Query]:
+    """A task's SELECT, to be asked over one set of tables and times after another."""
     import duckdb
 
-    connection = duckdb.connect(config={"python_enable_replacements": "false", "memory_limit": MEMORY_LIMIT})
-    try:
+    connection = duckdb.connect(
+        config={"python_enable_replacements": "false", "memory_limit": MEMORY_LIMIT, "threads": 1}
+    )
+
+    def query(tables: Mapping[str, pa.Table], times: NDArray[np.int64]) -> pa.Table:
         connection.register("timestamps", pa.table({"timestamp": to_arrow(times)}))
         for name, table in tables.items():
             connection.register(name, table)
+        return _run(connection, statement, where, time_limit)
+
+    try:
         for setting in (
             "enable_external_access = false",
             "autoinstall_known_extensions = false",
@@ -46,7 +63,7 @@ def run_task_sql(
         ):
             connection.execute(f"SET {setting}")
         statement = _single_select(connection, sql.replace("{timedelta}", show_span(horizon)), where)
-        return _run(connection, statement, where, time_limit)
+        yield query
     except duckdb.Error as error:
         reason = re.sub(r"\s+", " ", str(error)).strip()
         raise TaskError("L12", f"{where}: the SQL failed: {reason}", "correct the SQL of the task") from None

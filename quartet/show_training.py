@@ -25,6 +25,7 @@ from quartet.run import Boosting, Run
 from quartet.show import console, new_bar, new_grid, no_history
 from quartet.splits import SPLITS
 from quartet.tasks import Task
+from quartet.tasks.history import TABLE
 from quartet.tasks.vault import balance
 from quartet.times import show_instant
 from quartet.train import Epoch, Trainer
@@ -170,6 +171,7 @@ def _task_rows(task: Task, recipe: Recipe) -> list[tuple[str, str]]:
         ("splits", f"train to {ends[0]}, validation to {ends[1]}, then test ({recipe.protocol})"),
         ("seeds", f"{train:,} train, {val:,} validation, {test:,} test"),
         ("labels", f"{balance(np.asarray(task.seeds('train').target))} in training"),
+        *([("history", f"{task.database[TABLE].num_rows:,} known labels as rows")] if task.history else []),
     ]
 
 

@@ -12,6 +12,7 @@ from quartet.errors import TimeError
 from quartet.times import DAY, show_instant, show_span
 
 Split = Literal["train", "val", "test"]
+Protocol = Literal["frozen", "rolling"]
 SPLITS: tuple[Split, ...] = ("train", "val", "test")
 _PROPOSED_SHARE = 0.1
 _FEWEST_TRAIN_TIMES = 3
@@ -82,12 +83,33 @@ def forecast_times(
     return _steps(start, end, horizon)
 
 
+def history_times(
+    splits: Splits, horizon: int, num_eval_times: int, first: int, upto: int
+) -> NDArray[np.int64]:
+    """The prediction times whose windows have closed at `upto`, one window beside the other.
+
+    They are those of the splits and, between the last window of validation and the test cut-off, as many as fit and
+    end at the cut-off. So a seed of a split mostly sees a window that has just closed. Nothing of the data but `first`,
+    the first row, moves them.
+    """
+    last_val = min(splits.val + horizon * (num_eval_times - 1), splits.test - horizon)
+    times = np.concatenate(
+        [
+            _steps(splits.val - horizon, first, -horizon)[::-1],
+            _steps(splits.val, last_val, horizon),
+            _steps(splits.test - horizon, max(last_val, splits.val - horizon) + horizon, -horizon)[::-1],
+            _steps(splits.test, upto, horizon),
+        ]
+    )
+    return times[times + horizon <= upto]
+
+
 def _steps(start: int, end: int, step: int) -> NDArray[np.int64]:
     """start, start + step, ... up to and including end, in exact integers.
 
     `np.arange` finds its length by floating division, which loses the last of these large numbers.
     """
-    return start + step * np.arange((end - start) // step + 1, dtype=np.int64)
+    return start + step * np.arange(max(0, (end - start) // step + 1), dtype=np.int64)
 
 
 def split_of_labels(time: NDArray[np.int64], horizon: int, splits: Splits) -> dict[Split, NDArray[np.bool_]]:

@@ -215,7 +215,7 @@ def _task_facts(board: BoardTask) -> dict[str, Any]:
         "columns": list(board.columns),
         "metric": board.metric,
         "num_rows": {split: len(pairs) for split, pairs in board.pairs.items()},
-        "fingerprint": board.task.database.fingerprint,
+        "fingerprint": board.task.given_database.fingerprint,
         "cut_offs": {"val": splits.val, "test": splits.test},
         "in_context": False,  # the board's word for a method that did not train on this database
     }

@@ -41,6 +41,7 @@ from quartet.predict import BATCH, answers
 from quartet.recipe import Recipe
 from quartet.samplers.context import Context
 from quartet.samplers.select import select
+from quartet.splits import Protocol
 from quartet.tasks import Task
 from quartet.tokens import TokenBatch, Tokenizer, shuffled_places
 
@@ -76,6 +77,9 @@ def prepare(
 
     `progress` is told of seeds that are sampled; those that are in the cache are not.
     """
+    task = recipe_task(task, recipe)
+    for finding in task.database.findings[len(task.source.findings) :]:
+        report(finding)
     graph = TemporalGraph.build(task.database)
     features = FeatureTable.fit(task.database, task.splits.val)
     contexts = {
@@ -86,6 +90,11 @@ def prepare(
     }
     labels = {split: np.asarray(task.seeds(split).target) for split in ("train", "val")}
     return Material(task, graph, features, fit_target(task), contexts, labels)
+
+
+def recipe_task(task: Task, recipe: Recipe, protocol: Protocol | None = None) -> Task:
+    """A task whose database has what the recipe wants to see of it, under its protocol or another."""
+    return task.with_history(protocol or recipe.protocol) if recipe.history else task
 
 
 def new_model(material: Material, recipe: Recipe) -> PartModel:

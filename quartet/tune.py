@@ -181,7 +181,7 @@ class Study:
         self.metric = main_metric(task.spec.type)
         stages = (("local", plan.local), ("capacity", plan.capacity))
         self.local, self.capacity = (_Stage(storage, name, grid, self) for name, grid in stages)
-        data = {"fingerprint": task.database.fingerprint}
+        data = {"fingerprint": task.given_database.fingerprint}
         self._check_asked({"task": task.name, "data": data, **plan.to_dict()})
 
     def _check_asked(self, asked: dict[str, Any]) -> None:

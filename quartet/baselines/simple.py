@@ -4,7 +4,8 @@ A label (entity, t, y) of a task with horizon h tells what happens in (t, t + h]
 sees only labels known at its time; where the horizon is 0, only those of earlier times, never its own.
 
 Everything is fitted on training labels. As the history of an entity, labels of validation count too, once they
-are known; those of test are in no history unless they are given to `knowing`, as the rolling protocol does.
+are known; those of test are in no history unless they are given to `knowing`, as the rolling protocol does. Of a task
+with `history` the rules know the labels that the models know.
 """
 
 from __future__ import annotations
@@ -16,9 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quartet.baselines.timeline import Timeline
-from quartet.causal import TimeRule
 from quartet.metrics import main_metric, selection_score
-from quartet.tasks.seeds import Seeds
+from quartet.tasks.seeds import Seeds, joined
 from quartet.tasks.task import Task
 
 Floats = NDArray[np.float64]
@@ -49,18 +49,15 @@ class History:
 
     timeline: Timeline
     labels: Floats  # (E, 1 or C), in the order of the timeline
-    rule: TimeRule
 
     @staticmethod
     def of(task: Task, seeds: Seeds) -> History:
-        timeline = Timeline.of(seeds.node, seeds.time + task.spec.horizon)
-        return History(
-            timeline, target_columns(task, seeds)[timeline.order], "<=" if task.spec.horizon else "<"
-        )
+        timeline = Timeline.of(seeds.node, task.spec.known_at(seeds.time))
+        return History(timeline, target_columns(task, seeds)[timeline.order])
 
     def sums(self, seeds: Seeds, most: int | None) -> tuple[Floats, NDArray[np.int64]]:
         """For each seed the sum of the last labels of its entity that it sees (`most`, or all), and how many."""
-        begin, end = self.timeline.until(seeds.node, seeds.time, self.rule)
+        begin, end = self.timeline.until(seeds.node, seeds.time)
         begin = begin if most is None else np.maximum(begin, end - most)
         return _range_sums(self.labels, begin, end), end - begin
 
@@ -79,11 +76,13 @@ class PastLabels:
 
     @staticmethod
     def of(name: str, task: Task, most: int | None, num_pseudo: float, prior: Floats) -> PastLabels:
-        known = joined(task.seeds("train"), task.seeds("val"))
+        known = task.known_labels()
         return PastLabels(name, most, num_pseudo, prior, task, known, History.of(task, known))
 
     def knowing(self, labels: Seeds) -> PastLabels:
         """The same rule where more labels belong to the history of their entities."""
+        if self.task.history is not None:  # it has all of them already
+            return self
         known = joined(self.known, labels)
         return replace(self, known=known, history=History.of(self.task, known))
 
@@ -108,15 +107,6 @@ def last_labels(task: Task) -> PastLabels:
     rules = [replace(rule, num_pseudo=number) for number in PSEUDO_LABELS]
     return max(
         rules, key=lambda rule: selection_score(task.spec.type, np.asarray(val.target), rule.predict(val))
-    )
-
-
-def joined(*parts: Seeds) -> Seeds:
-    """The seeds of all parts, with their targets."""
-    return Seeds(
-        np.concatenate([part.node for part in parts]),
-        np.concatenate([part.time for part in parts]),
-        np.concatenate([np.asarray(part.target) for part in parts]),
     )
 
 

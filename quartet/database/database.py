@@ -141,6 +141,16 @@ class Database:
             return self
         return self._with({n: t.without(hidden[n]) if n in hidden else t for n, t in self.tables.items()})
 
+    def adding(self, name: str, raw: pa.Table, schema: TableSchema) -> Database:
+        """The database with one more table, whose links are found among the others."""
+        table, report = build_table(name, raw, schema)
+        tables, relations = {**self.tables, name: table}, list(self.relations)
+        for foreign_key in schema.foreign_keys:
+            relation, found = relate(table, foreign_key, tables, "drop")
+            relations.append(relation)
+            report += found
+        return replace(self, tables=tables, relations=tuple(relations), findings=(*self.findings, *report))
+
     def _with(self, tables: dict[str, Table]) -> Database:
         """This database with its tables replaced by parts of themselves, links found anew."""
         relations = [

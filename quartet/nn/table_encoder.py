@@ -26,7 +26,7 @@ class TableEncoder(nn.Module):
     def __init__(self, layout: TableLayout, config: ModelConfig) -> None:
         super().__init__()
         width = config.encoder_width
-        self.numbers = NumberEncoder(len(layout.numbers), width)
+        self.numbers = NumberEncoder(len(layout.numbers), width, config.number_scale)
         self.categories = CategoryEncoder(layout.category_sizes, width)
         self.bags = nn.ModuleList(
             nn.EmbeddingBag(size, width, mode="mean", padding_idx=0) for size in layout.multicategory_sizes
@@ -59,9 +59,9 @@ class TableEncoder(nn.Module):
 class NumberEncoder(nn.Module):
     """An affine map of its own for each column of standardised numbers."""
 
-    def __init__(self, columns: int, width: int) -> None:
+    def __init__(self, columns: int, width: int, scale: float) -> None:
         super().__init__()
-        self.weight = nn.Parameter(torch.randn(columns, width) * 0.01)
+        self.weight = nn.Parameter(torch.randn(columns, width) * scale)
         self.bias = nn.Parameter(torch.zeros(columns, width))
 
     def forward(self, numbers: Tensor) -> Tensor:

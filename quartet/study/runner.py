@@ -102,7 +102,7 @@ def jobs_of(plan: Plan) -> list[Job]:
 
 def _job(plan: Plan, dataset: str, path: str, task: Task, arm: Arm, rng_seed: int) -> Job:
     recipe = plan.recipe(dataset, task.name, arm, rng_seed)
-    fingerprint = task.database.fingerprint
+    fingerprint = task.given_database.fingerprint
     words = json.dumps([dataset, task.name, fingerprint, recipe.digest()])
     return Job(
         key=hashlib.sha256(words.encode()).hexdigest(),

@@ -17,17 +17,17 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from quartet.causal import visible
+from quartet.causal import num_visible, visible
 from quartet.database.database import Database
 from quartet.database.keys import KeyColumn
 from quartet.database.table import Table
 from quartet.errors import TaskError, TimeError, did_you_mean, examples
 from quartet.findings import Finding, warning
-from quartet.sandbox import run_task_sql
-from quartet.splits import Split, Splits, forecast_times, split_of_labels
+from quartet.sandbox import run_task_sql, task_query
+from quartet.splits import Split, Splits, forecast_times
 from quartet.tasks.seeds import Links, Seeds, Target
 from quartet.tasks.spec import TaskSpec
-from quartet.times import show_instant, to_arrow, to_utc
+from quartet.times import NEVER, STATIC, show_instant, to_arrow, to_utc
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,47 @@ def labels_at(
 ) -> pa.Table:
     """The label rows that the task's SQL gives over some tables for some times, in a fixed order."""
     found = run_task_sql(spec.sql, tables, times, spec.horizon, f'task "{spec.name}"')
-    columns = LabelColumns.of(spec, database[spec.entity_table])
+    return _in_order(found, spec, database[spec.entity_table])
+
+
+def closed_labels(spec: TaskSpec, database: Database, times: NDArray[np.int64]) -> pa.Table:
+    """The label rows of some times, each made from what was known when its window closed, and from nothing else.
+
+    Whatever the SQL looks at, no label can hold anything that came after the moment from which on it is shown.
+    """
+    past = Past.of(database)
+    with task_query(spec.sql, spec.horizon, f'task "{spec.name}"') as query:
+        found = [query(past.tables(STATIC), times[:0])]  # no rows, but the types of the columns
+        found += [
+            query(past.tables(known_at), np.array([time]))
+            for time, known_at in zip(times, spec.known_at(times), strict=True)
+        ]
+    entity = database[spec.entity_table]
+    return pa.concat_tables([_in_order(labels, spec, entity) for labels in found])
+
+
+@dataclass(frozen=True)
+class Past:
+    """Tables with their rows in the order in which they became known: each past is a slice, and costs nothing."""
+
+    known_at: Mapping[str, NDArray[np.int64]]
+    data: Mapping[str, pa.Table]
+
+    @staticmethod
+    def of(database: Database) -> Past:
+        order = {n: np.argsort(t.known_at, kind="stable") for n, t in database.tables.items()}
+        return Past(
+            {name: table.known_at[order[name]] for name, table in database.tables.items()},
+            {name: table.data.take(pa.array(order[name])) for name, table in database.tables.items()},
+        )
+
+    def tables(self, time: int) -> dict[str, pa.Table]:
+        """What was known at a time."""
+        return {n: data.slice(0, int(num_visible(self.known_at[n], time))) for n, data in self.data.items()}
+
+
+def _in_order(found: pa.Table, spec: TaskSpec, entity: Table) -> pa.Table:
+    columns = LabelColumns.of(spec, entity)
     found = check_columns(found, columns, f'the SQL of task "{spec.name}"')
     found = found.filter(pc.is_valid(found[columns.entity]))
     return found.sort_by([(columns.time, "ascending"), (columns.entity, "ascending")])
@@ -114,8 +154,8 @@ def _known_entities(labels: pa.Table, spec: TaskSpec, entity: Table, test: int) 
     return pa.array((rows >= 0) & visible(entity.known_at[rows], test))
 
 
-def column_labels(spec: TaskSpec, source: Database, splits: Splits, split: Split) -> pa.Table:
-    """The labels of an autocomplete split: the rows of the entity table whose time lies in it."""
+def column_labels(spec: TaskSpec, source: Database) -> pa.Table:
+    """The labels of an autocomplete task: the rows of the entity table, each at its own time."""
     entity = source[spec.entity_table]
     columns = LabelColumns.of(spec, entity)
     if spec.target_col not in entity.data.column_names:
@@ -134,10 +174,9 @@ def column_labels(spec: TaskSpec, source: Database, splits: Splits, split: Split
         [to_arrow(entity.known_at), keys, entity.data[spec.target_col]],
         names=[columns.time, columns.entity, columns.target],
     )
-    chosen = split_of_labels(entity.known_at, 0, splits)[split]
-    labels = labels.filter(pa.array(chosen))
-    # A row without a value is not a label that was lost: there is nothing to fill in and compare.
-    labels = labels.filter(pc.is_valid(labels[columns.target]))
+    # A row without a value is not a label that was lost: there is nothing to fill in and compare. Nor is there a time
+    # at which to ask about a row that is never visible.
+    labels = labels.filter(pc.and_(pc.is_valid(labels[columns.target]), pa.array(entity.known_at != NEVER)))
     return labels.sort_by([(columns.time, "ascending"), (columns.entity, "ascending")])
 
 
@@ -155,32 +194,43 @@ def to_seeds(
     findings: list[Finding] = []
     labels, findings = _drop_unlabelled(labels, columns, where)
     rows = _entity_rows(labels[columns.entity], entity, columns, where)
-    parsed = to_utc(labels[columns.time], f"{where}, column {columns.time}")
+    times = label_times(labels[columns.time], columns, where)
+    target = _target(labels[columns.target], spec, database, classes, where)
+    seeds = Seeds(rows + database.offsets[entity.name], times, target)
+    _check_repeats(seeds, entity, rows, where)
+    early = ~visible(entity.known_at[rows], times)
+    if early.any():
+        findings.append(_early(entity, rows, times, early, on_early_seed, where))
+        seeds = seeds.select(~early)
+    return seeds, findings
+
+
+def label_times(column: pa.ChunkedArray, columns: LabelColumns, where: str) -> NDArray[np.int64]:
+    """The prediction times of label rows; an error where one is empty."""
+    parsed = to_utc(column, f"{where}, column {columns.time}")
     if parsed.missing.any():
         raise TaskError(
             "T03",
             f"{where}: the prediction time is empty in {int(parsed.missing.sum()):,} rows",
             "fill it in",
         )
-    target = _target(labels[columns.target], spec, database, classes, where)
-    seeds = Seeds(rows + database.offsets[entity.name], parsed.ns, target)
-    _check_repeats(seeds, entity, rows, where)
-    early = ~visible(entity.known_at[rows], parsed.ns)
-    if early.any():
-        findings.append(_early(entity, rows, parsed.ns, early, on_early_seed, where))
-        seeds = seeds.select(~early)
-    return seeds, findings
+    return parsed.ns
+
+
+def has_label(target: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Which cells of a target column hold a label."""
+    if pa.types.is_floating(target.type):
+        return pc.fill_null(pc.invert(pc.is_nan(target)), False)
+    return pc.is_valid(target)
 
 
 def _drop_unlabelled(labels: pa.Table, columns: LabelColumns, where: str) -> tuple[pa.Table, list[Finding]]:
-    has_label = pc.is_valid(labels[columns.target])
-    if pa.types.is_floating(labels[columns.target].type):
-        has_label = pc.and_(has_label, pc.invert(pc.fill_null(pc.is_nan(labels[columns.target]), True)))
-    count = labels.num_rows - pc.sum(has_label).as_py() if labels.num_rows else 0
+    is_labelled = has_label(labels[columns.target])
+    count = labels.num_rows - pc.sum(is_labelled).as_py() if labels.num_rows else 0
     if not count:
         return labels, []
     text = f"{where}: {count:,} of {labels.num_rows:,} rows have no label and are left out"
-    return labels.filter(has_label), [warning("L08", where, text, count)]
+    return labels.filter(is_labelled), [warning("L08", where, text, count)]
 
 
 def _entity_rows(

@@ -52,3 +52,12 @@ class Seeds:
 
     def without_target(self) -> Seeds:
         return replace(self, target=None)
+
+
+def joined(*parts: Seeds) -> Seeds:
+    """The seeds of all parts, with their targets."""
+    return Seeds(
+        np.concatenate([part.node for part in parts]),
+        np.concatenate([part.time for part in parts]),
+        np.concatenate([np.asarray(part.target) for part in parts]),
+    )

@@ -8,6 +8,7 @@ entity_col: customer_id            # the column of the label table that names th
 target_col: churned
 time_col: timestamp                # the column of the label table with the prediction time
 timedelta: 30 days                 # the horizon: labels look at (t, t + timedelta]
+known_after: 12 hours              # optional: labels are known only so long after their window has closed
 sql: SELECT ...                    # over the tables, and timestamps(timestamp); {timedelta} is filled in
 remove_columns: [[customers, churn_flag]]
 labels: labels.parquet             # external: one label table, beside this file or given whole
@@ -34,7 +35,7 @@ _WORDS = frozenset(
         *("name", "kind", "task_type", "description", "manifest_version"),
         *("entity_table", "entity_col", "target_col", "time_col"),
         *("src_entity_table", "src_entity_col", "dst_entity_table", "dst_entity_col", "eval_k"),
-        *("timedelta", "num_eval_timestamps", "remove_columns", "sql", "labels"),
+        *("timedelta", "known_after", "num_eval_timestamps", "remove_columns", "sql", "labels"),
         *("val_timestamp", "test_timestamp", "evaluator", "extra_files"),
     }
 )
@@ -54,6 +55,7 @@ class TaskSpec:
     item_table: str = ""
     eval_k: int = 0
     horizon: int = 0  # nanoseconds; 0 for a label that is known at the prediction time itself
+    known_after: int = 0  # nanoseconds
     num_eval_times: int = 1
     remove_columns: tuple[tuple[str, str], ...] = ()
     sql: str = ""
@@ -61,6 +63,14 @@ class TaskSpec:
     description: str = ""
     val_timestamp: str | None = None
     test_timestamp: str | None = None
+
+    def known_at(self, time: Any) -> Any:
+        """From when on a label of a prediction time (or of each of an array) is known.
+
+        A label (entity, t, y) tells what happens in (t, t + horizon]: it is known when that is over. One that belongs
+        to t itself is known right after it, so that no seed of that time sees its own.
+        """
+        return time + (self.horizon + self.known_after or 1)
 
     @property
     def hidden_columns(self) -> tuple[tuple[str, str], ...]:
@@ -93,6 +103,9 @@ def spec_from_dict(said: Mapping[str, Any], where: str) -> TaskSpec:
         item_table=str(said.get("dst_entity_table") or ""),
         eval_k=int(said.get("eval_k") or 0),
         horizon=parse_span(str(said["timedelta"]), f"{where}: timedelta") if said.get("timedelta") else 0,
+        known_after=parse_span(str(said["known_after"]), f"{where}: known_after")
+        if said.get("known_after")
+        else 0,
         num_eval_times=int(said.get("num_eval_timestamps") or 1),
         remove_columns=tuple((str(table), str(column)) for table, column in said.get("remove_columns") or ()),
         sql=str(said.get("sql") or ""),

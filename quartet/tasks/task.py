@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -17,7 +17,8 @@ from quartet.database.database import Database
 from quartet.database.schema import read_yaml
 from quartet.errors import TaskError, TimeError, UsageError, did_you_mean
 from quartet.findings import Finding, warning
-from quartet.splits import SPLITS, Split, Splits, propose, split_of_labels
+from quartet.splits import SPLITS, Protocol, Split, Splits, propose, split_of_labels
+from quartet.tasks.history import history_seeds, with_history
 from quartet.tasks.labels import (
     LabelColumns,
     check_columns,
@@ -26,7 +27,7 @@ from quartet.tasks.labels import (
     read_labels,
     to_seeds,
 )
-from quartet.tasks.seeds import Seeds, Target
+from quartet.tasks.seeds import Seeds, Target, joined
 from quartet.tasks.spec import TaskSpec, spec_from_dict
 from quartet.tasks.vault import Vault
 from quartet.times import parse_instant, to_utc
@@ -56,6 +57,7 @@ class Task:
     stored: Mapping[Split, Path] = field(default_factory=dict)
     labels: pa.Table | None = None
     on_early_seed: OnEarlySeed = "error"
+    history: Protocol | None = None  # whether known labels are rows of the database, and how far they reach
     _seeds: dict[Split, tuple[Seeds, list[Finding]]] = field(default_factory=dict, repr=False)
 
     @staticmethod
@@ -109,9 +111,29 @@ class Task:
         return self.spec.name
 
     @cached_property
-    def database(self) -> Database:
-        """The database as the task may see it: without its target and its `remove_columns`."""
+    def given_database(self) -> Database:
+        """The database without its target and its `remove_columns`."""
         return self.source.without(self.spec.hidden_columns)
+
+    @cached_property
+    def database(self) -> Database:
+        """The database as the task may see it: the given one and, with `history`, the labels that are known."""
+        if self.history is None:
+            return self.given_database
+        end = self.splits.test
+        if self.history == "rolling":
+            end = int(self.seeds("test").time.max(initial=end))
+        whole = with_history(self.source, self.spec, self.splits, end, self._given_labels)
+        return whole.without(self.spec.hidden_columns)
+
+    def with_history(self, protocol: Protocol) -> Task:
+        """The same task where labels that are known are rows of the database (see `history.py`).
+
+        `frozen`: those that are known at the test cut-off; `rolling`: those that are known at the last seed.
+        """
+        task = replace(self, history=protocol)
+        task.__dict__["vault"] = self.vault  # every opening is written down in one place
+        return task
 
     def seeds(self, split: Split) -> Seeds:
         """The seeds of a split. Those of test come without targets, which stay in the vault."""
@@ -126,6 +148,16 @@ class Task:
             return target
 
         return Vault(load)
+
+    def known_labels(self) -> Seeds:
+        """All labels from which a rule may learn the past of an entity, each once its window has closed.
+
+        Those of train and validation, or with `history` all that the database tells. Who looks at them, and from when,
+        is for the rule to heed.
+        """
+        if self.history is not None:
+            return history_seeds(self.database, self.spec, self.classes)
+        return joined(self.seeds("train"), self.seeds("val"))
 
     def findings(self, split: Split) -> list[Finding]:
         """What was left out of a split, counted."""
@@ -145,16 +177,28 @@ class Task:
         if split in self.stored:
             return check_columns(pq.read_table(self.stored[split]), columns, str(self.stored[split]))
         if self.labels is not None:
-            time = to_utc(self.labels[columns.time], f'task "{self.name}", column {columns.time}').ns
-            chosen = split_of_labels(time, self.spec.horizon, self.splits)[split]
-            return self.labels.filter(pa.array(chosen))
+            return self._part(self.labels, split)
         if self.spec.kind == "forecast":
             return forecast_labels(self.spec, self.source, self.splits, split)
         if self.spec.kind == "autocomplete":
-            return column_labels(self.spec, self.source, self.splits, split)
+            return self._part(column_labels(self.spec, self.source), split)
         raise TaskError(
             "L01", f'task "{self.name}" has no stored {split} labels and no way to make them', "give `labels`"
         )
+
+    @property
+    def _given_labels(self) -> pa.Table | None:
+        """The label rows of a task whose labels do not follow from the database."""
+        if self.spec.kind != "external":
+            return None
+        return self.labels if self.labels is not None else pa.concat_tables(map(self.label_rows, SPLITS))
+
+    def _part(self, labels: pa.Table, split: Split) -> pa.Table:
+        """The label rows whose time lies in a split."""
+        column = LabelColumns.of(self.spec, self.source[self.spec.entity_table]).time
+        time = to_utc(labels[column], f'task "{self.name}", column {column}').ns
+        chosen = split_of_labels(time, self.spec.horizon, self.splits)[split]
+        return labels.filter(pa.array(chosen))
 
     def _labelled(self, split: Split) -> tuple[Seeds, list[Finding]]:
         if split not in SPLITS:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quartet.errors import TimeError
-from quartet.splits import SPLITS, Splits, forecast_times, propose, split_of_labels
+from quartet.splits import SPLITS, Splits, forecast_times, history_times, propose, split_of_labels
 from quartet.times import DAY, parse_instant
 
 
@@ -101,3 +101,47 @@ def test_label_rows_never_reach_over_a_cut_off(times: list[int], horizon: int, v
     assert (sum(mask.astype(int) for mask in chosen.values()) <= 1).all()
     if horizon == 0:
         assert (sum(mask.astype(int) for mask in chosen.values()) == 1).all()
+
+
+@given(
+    horizon=st.integers(1, 50),
+    windows=st.integers(1, 6),
+    past=st.integers(-20, 300),
+    room=st.integers(1, 300),
+    after=st.integers(-400, 300),
+    offset=st.integers(-(10**18), 10**18),
+)
+def test_windows_of_the_history(
+    horizon: int, windows: int, past: int, room: int, after: int, offset: int
+) -> None:
+    """Those of all splits that have closed, one beside the other: none reaches into another."""
+    splits = Splits(offset, offset + room)
+    first, upto = splits.val - past, splits.test + after
+    times = history_times(splits, horizon, windows, first, upto)
+    assert times.dtype == np.int64
+    assert (times + horizon <= upto).all()
+    assert (np.diff(times) >= horizon).all()
+    for split in SPLITS:
+        with contextlib.suppress(TimeError):  # a split that has no room for a window
+            span = (first, splits.test + 1000 * horizon)
+            asked = forecast_times(split, splits, horizon, windows, span)
+            assert set(asked[asked + horizon <= upto].tolist()) <= set(times.tolist())
+    if past >= horizon and splits.val <= upto:
+        assert splits.val - horizon in times
+    if max(past, room) >= horizon and splits.test <= upto:  # a window has closed less than a horizon before
+        assert splits.test - horizon < times[times + horizon <= splits.test].max() + horizon
+    earlier = history_times(splits, horizon, windows, first, upto - room)
+    assert earlier.tolist() == [time for time in times.tolist() if time + horizon <= upto - room]
+
+
+def test_windows_between_validation_and_test_end_at_its_cut_off() -> None:
+    """Validation has one window, of days 100 to 110; the three days after it are no window."""
+    splits = Splits(100, 133)
+    times = history_times(splits, 10, 1, 75, 160)
+    assert times.tolist() == [80, 90, 100, 113, 123, 133, 143]
+    assert history_times(splits, 10, 1, 75, 153).tolist() == [80, 90, 100, 113, 123, 133, 143]
+    assert history_times(splits, 10, 1, 75, 152).tolist() == [80, 90, 100, 113, 123, 133]
+    assert history_times(splits, 10, 2, 75, 133).tolist() == [80, 90, 100, 110, 123]
+    assert history_times(splits, 10, 9, 75, 133).tolist() == [80, 90, 100, 110, 120]
+    assert history_times(Splits(100, 105), 10, 1, 75, 115).tolist() == [80, 90, 105]
+    assert history_times(splits, 10, 1, 75, 89).tolist() == []

@@ -1,0 +1,136 @@
+"""What the labels that are already known bring: every task with and without history, the table of docs/history.md.
+
+    python -m benchmarks.history [--data FOLDER] [--tasks DATASET/TASK ...] [--models quartet lightgbm] [--seeds 3]
+                                 [--set FIELD=VALUE ...] [--runs runs/history] [--table]
+
+Trains each task with several random seeds, with and without `history`, selects on validation, and then opens the test
+labels once under each protocol: training is the same for both. A run that is done is not repeated, so the command
+can be stopped and started again; `--table` only prints what is there. The first column is the rule that a model must
+pass: the smoothed mean of an entity's last 12 known labels, those of the splits and, after the stroke, all that the
+database tells.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from benchmarks.results import SHARED, SHOWN, TASKS, number, source_of, spread
+from quartet.config import changes_from_text
+from quartet.database.database import Database
+from quartet.evaluate import evaluate_run, keep_evaluation
+from quartet.metrics import main_metric
+from quartet.recipe import Recipe
+from quartet.run import evaluation_name, fit
+from quartet.splits import Protocol
+from quartet.tasks import Task
+from quartet.threads import use_threads
+
+PROTOCOLS: tuple[Protocol, ...] = ("frozen", "rolling")
+RULE = "last 12 labels"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--data", type=Path, default=SHARED)
+    parser.add_argument("--tasks", nargs="+", default=TASKS)
+    parser.add_argument("--models", nargs="+", default=["quartet", "lightgbm"])
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--preset", default="small")
+    parser.add_argument("--set", nargs="+", default=[], dest="changes")
+    parser.add_argument("--runs", type=Path, default=Path("runs/history"))
+    parser.add_argument("--threads", type=int)
+    parser.add_argument("--table", action="store_true")
+    asked = parser.parse_args()
+    use_threads(asked.threads)
+    for name in asked.tasks if not asked.table else ():
+        train_task(name, asked)
+    print_table(asked)
+
+
+def train_task(name: str, asked: argparse.Namespace) -> None:
+    """All runs of a task that are not done yet."""
+    source = source_of(name, asked.data)
+    if source is None:
+        return
+    task = Task.load(Database.load(source), name.partition("/")[2])
+    for seed in range(asked.seeds):
+        for model in asked.models:
+            for history in (False, True):
+                folder = folder_of(asked.runs, name, model, history, seed)
+                if all(kept(folder, protocol) for protocol in PROTOCOLS):
+                    continue
+                changes = {"rng_seed": seed, "history": history} | changes_from_text(asked.changes)
+                run = fit(task, Recipe.load(asked.preset, name, model, **changes), folder)
+                for protocol in PROTOCOLS:
+                    keep_evaluation(run, evaluate_run(run, task, protocol=protocol))
+                print(
+                    f"{folder}: {[main_value(kept(folder, protocol)) for protocol in PROTOCOLS]}", flush=True
+                )
+
+
+def folder_of(runs: Path, name: str, model: str, history: bool, seed: int) -> Path:
+    return runs / name.replace("/", "-") / f"{model}{'-history' if history else ''}" / f"seed-{seed}"
+
+
+def kept(folder: Path, protocol: Protocol) -> dict[str, Any] | None:
+    """What a finished run found under a protocol, and its best validation; None if there is none."""
+    for path in folder.glob(f"*-*/{evaluation_name('test', protocol)}"):
+        lines = (path.parent / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+        best = [line["validation"] for line in map(json.loads, lines) if line["is_best"]][-1]
+        facts = json.loads((path.parent / "task.json").read_text(encoding="utf-8"))
+        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        return found | {"validation": best, "type": facts["type"]}
+    return None
+
+
+def value(found: dict[str, Any], name: str) -> float:
+    """The shown metric of one row of an evaluation."""
+    metric = SHOWN.get(found["type"], main_metric(found["type"]))
+    row = next(row for row in found["rows"] if row["name"] == name)
+    return float(row["measures"][metric]["value"])
+
+
+def main_value(found: dict[str, Any] | None) -> float | None:
+    return None if found is None else value(found, found["rows"][0]["name"])
+
+
+def print_table(asked: argparse.Namespace) -> None:
+    """A Markdown table: for each task and protocol the rule, and each model without and with history."""
+    arms = [(model, history) for model in asked.models for history in (False, True)]
+    names = [f"{model}{' + history' if history else ''}" for model, history in arms]
+    heads = ["task", "protocol", "metric", RULE, *names]
+    print("| " + " | ".join(heads) + " |\n|" + "---|" * len(heads))
+    for name in asked.tasks:
+        for protocol in PROTOCOLS:
+            cells = list(table_cells(asked.runs, name, protocol, arms))
+            if cells:
+                print("| " + " | ".join([name, protocol, *cells]) + " |")
+
+
+def table_cells(runs: Path, name: str, protocol: Protocol, arms: list[tuple[str, bool]]) -> Iterator[str]:
+    found = {arm: of_arm(runs, name, protocol, *arm) for arm in arms}
+    some = [one for arm in arms for one in found[arm][:1]]
+    if not some:
+        return
+    metric = SHOWN.get(some[0]["type"], main_metric(some[0]["type"]))
+    digits = 2 if metric == "mae" else 3
+    rules = [next((one for arm in arms if arm[1] is h for one in found[arm]), None) for h in (False, True)]
+    yield metric
+    yield " / ".join(number(None if one is None else value(one, RULE), digits) for one in rules)
+    for arm in arms:
+        values = [value(one, one["rows"][0]["name"]) for one in found[arm]]
+        yield spread(values, digits) if values else ""
+
+
+def of_arm(runs: Path, name: str, protocol: Protocol, model: str, history: bool) -> list[dict[str, Any]]:
+    folders = folder_of(runs, name, model, history, 0).parent.glob("seed-*")
+    found = [kept(folder, protocol) for folder in sorted(folders)]
+    return [one for one in found if one is not None]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,7 +1,7 @@
 """What a row looks like at a time, in columns: its own cells, and those of the rows around it.
 
     results by driverId: 90 days                               how many children are visible, and since when
-    results by driverId -> points: mean                        what they hold, on average
+    results by driverId -> points: mean of the last 12         what they hold, on average
     results by driverId, raceId -> races -> round: latest      what their other parents hold
     orders by customer, items by order -> price: mean          what their children hold
     teamId -> teams, founded (number)                          what its parent holds
@@ -45,6 +45,7 @@ Floats = NDArray[np.float32]
 
 MOST_UPS = 2
 RECENT = (90, 365)  # days
+LAST = 12  # events, however long they take
 MOST_AVERAGES = 1000
 MOST_VALUES = 4
 CODE = " (code)"  # how the name of a column ends whose numbers have no order
@@ -60,7 +61,7 @@ class Sight:
 
     @staticmethod
     def over(num_paths: int, rule: TimeRule) -> Sight:
-        averages_of_a_cell = 2 + len(RECENT)
+        averages_of_a_cell = 3 + len(RECENT)
         return Sight(rule, max(1, MOST_AVERAGES // (averages_of_a_cell * max(1, num_paths))))
 
 
@@ -157,14 +158,19 @@ class Path:
         return found
 
     def _ranges(self, rows: Ints, times: Ints, rule: TimeRule) -> dict[str, tuple[Ints, Ints]]:
-        """Which events are averaged: all, the recent ones, and the last, of which several may come at once."""
+        """Which events are averaged: all, the recent ones, the last ones and the last."""
         begin, end = self.timeline.until(rows, times, rule)
         ranges = {"mean": (begin, end)}
         for days in RECENT:
             ranges[f"mean of {days} days"] = (self.timeline.until(rows, times - days * DAY, rule)[1], end)
-        last = last_known(self.timeline, begin, end)
-        ranges["latest"] = (np.minimum(self.timeline.until(rows, last, "<")[1], end), end)
+        ranges[f"mean of the last {LAST}"] = (self._last(rows, begin, end, LAST), end)
+        ranges["latest"] = (self._last(rows, begin, end, 1), end)
         return ranges
+
+    def _last(self, rows: Ints, begin: Ints, end: Ints, count: int) -> Ints:
+        """Where the last events of each range begin: so many, or more where some came at the same time as the first."""
+        since = last_known(self.timeline, begin, np.maximum(end - count + 1, np.minimum(begin + 1, end)))
+        return np.minimum(self.timeline.until(rows, since, "<")[1], end)
 
 
 @dataclass(frozen=True, eq=False)

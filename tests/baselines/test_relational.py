@@ -204,8 +204,8 @@ def test_only_the_most_frequent_values_are_averaged() -> None:
 
     assert averaged(type=many, half=half) == [*(f"type = {n}" for n in range(MOST_VALUES)), "half = a"]
     assert averaged(half=half, n1=wide["n1"]) == ["n1", "half = a"]
-    assert averaged(**wide, half=half) == list(wide)[: MOST_AVERAGES // 4]
-    assert Sight.over(25, "<=").num_averaged == 10
+    assert averaged(**wide, half=half) == list(wide)[: MOST_AVERAGES // 5]
+    assert Sight.over(25, "<=").num_averaged == 8
     assert Sight.over(10**6, "<=").num_averaged == 1
 
 
@@ -299,6 +299,10 @@ class Twin:
             columns[f"{label}: days since"] = math.nan if last == STATIC else (time - last) / DAY
         chosen = {"mean": seen, "latest": [(row, known) for row, known in seen if known == last]}
         chosen |= {f"mean of {days} days": recent[days] for days in relational.RECENT}
+        twelfth = sorted((known for _, known in seen), reverse=True)[:12]
+        chosen["mean of the last 12"] = [
+            (row, known) for row, known in seen if known >= min(twelfth, default=0)
+        ]
         for name, cells in list(self.cells(table))[: self.num_averaged]:
             columns |= {f"{label} -> {name}: {what}": mean(cells, rows) for what, rows in chosen.items()}
         return columns

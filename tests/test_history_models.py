@@ -133,7 +133,7 @@ def test_labels_must_be_given_where_the_database_does_not_tell_them(learned: Run
         predicted(learned, planted, None)
     assert str(refused.value) == (
         'error[L01] the labels of task "trait" are in a table of their own, and the database does not tell them. '
-        "Fix: give the label rows that are known by now"
+        "Fix: give the label rows that are known by now: `--labels FILE`, in Python `labels=`"
     )
     assert refused.value.exit_code == 3
 

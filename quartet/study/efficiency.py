@@ -31,7 +31,7 @@ from quartet.splits import SPLITS
 from quartet.study.literal import literal
 from quartet.tasks import Task
 from quartet.tokens import TokenBatch
-from quartet.train import Material, Trainer, prepare
+from quartet.train import Material, Trainer, prepare, recipe_task
 
 LITERAL_SEEDS = 16  # at a time: more of them do not make a seed cheaper where nothing is shared
 PUBLIC_TOKEN_BYTES, PUBLIC_EDGE_BYTES = 11, 4  # of RelGT's HDF5 files, a directed edge at a time
@@ -90,6 +90,7 @@ def efficiency_study(
 
 def _prepared(task: Task, recipe: Recipe) -> tuple[Material, float, int, int]:
     """Material, the seconds and bytes of the contexts of all splits, and their bytes in RelGT's own format."""
+    task = recipe_task(task, recipe)
     with tempfile.TemporaryDirectory() as folder:
         graph = TemporalGraph.build(task.database)
         few = protocol_seeds(task, "val", recipe.protocol)

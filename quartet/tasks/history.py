@@ -80,7 +80,7 @@ def derived_labels(database: Database, spec: TaskSpec, splits: Splits, upto: int
         raise TaskError(
             "L01",
             f'the labels of task "{spec.name}" are in a table of their own, and the database does not tell them',
-            "give the label rows that are known by now",
+            "give the label rows that are known by now: `--labels FILE`, in Python `labels=`",
         )
     first = database.span[0] if database.span else upto  # without a dated row no window has closed
     last = upto - (spec.known_at(0) - spec.horizon)
@@ -138,6 +138,8 @@ def history_seeds(database: Database, spec: TaskSpec, classes: Sequence[Any] | N
 
 def _schema(database: Database, spec: TaskSpec) -> TableSchema:
     entity = database[spec.entity_table]
+    if spec.type == "recommendation":
+        raise TaskError("L07", f'labels of task "{spec.name}" are sets of rows, which no cell can hold')
     if len(entity.primary_key) != 1:
         raise TaskError(
             "L11", f'table "{entity.name}" has no single primary key, so known labels cannot link to its rows'

@@ -516,6 +516,11 @@ def task_with_such_a_table() -> Task:
     return replace(label_task(DRAWN), source=Database.build(tables, Schema(said)))
 
 
+def recommendation() -> Task:
+    task = label_task(DRAWN)
+    return replace(task, spec=replace(task.spec, type="recommendation"))
+
+
 @pytest.mark.parametrize(
     ("task", "labels", "message"),
     [
@@ -525,7 +530,7 @@ def task_with_such_a_table() -> Task:
             'error[S15] the known labels of task "small" become a table "known_labels", but the database has one of '
             "that name. Fix: rename that table, or train without history",
         ),
-        pytest.param(
+        (
             lambda: place_task(raw_races(())),
             None,
             'error[L11] table "results" has no single primary key, so known labels cannot link to its rows',
@@ -539,7 +544,7 @@ def task_with_such_a_table() -> Task:
             lambda: label_task(DRAWN),
             None,
             'error[L01] the labels of task "small" are in a table of their own, and the database does not tell them. '
-            "Fix: give the label rows that are known by now",
+            "Fix: give the label rows that are known by now: `--labels FILE`, in Python `labels=`",
         ),
         (
             lambda: label_task(DRAWN),
@@ -548,8 +553,13 @@ def task_with_such_a_table() -> Task:
             'label) (there are: "name", "when", "y"). Fix: name the column so, or correct entity_col, time_col or '
             "target_col of the task",
         ),
+        (
+            recommendation,
+            label_rows(DRAWN),
+            'error[L07] labels of task "small" are sets of rows, which no cell can hold',
+        ),
     ],
-    ids=["S15", "L11 no key", "L11 two columns", "L01", "L12"],
+    ids=["S15", "L11 no key", "L11 two columns", "L01", "L12", "L07"],
 )
 def test_what_cannot_be_done_is_said(task: Callable[[], Task], labels: pa.Table | None, message: str) -> None:
     made = task()

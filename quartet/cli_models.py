@@ -21,9 +21,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from quartet.baselines.boosted import Boosted
+    from quartet.boosting import Boosting
     from quartet.findings import Finding
     from quartet.recipe import Recipe
-    from quartet.run import Boosting, Run
+    from quartet.run import Run
     from quartet.show_training import TrainingView
     from quartet.tasks import Task
     from quartet.train import Epoch, Trainer
@@ -147,7 +148,8 @@ def train(
 
 def _boost(task: Task, recipe: Recipe, opened: Callable[[], Run], is_json: bool, words: list[str]) -> None:
     """Fits the model lightgbm, and shows how good it is."""
-    from quartet.run import prepare_boosting, train_boosted
+    from quartet.boosting import prepare_boosting
+    from quartet.run import train_boosted
 
     boosting = prepare_boosting(task, recipe)
     run = opened()

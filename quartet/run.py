@@ -18,7 +18,7 @@ import platform
 import shutil
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -29,24 +29,22 @@ import torch
 from numpy.typing import NDArray
 from safetensors.torch import load_file, save_file
 
-from quartet.baselines.boosted import Boosted, load_lightgbm
-from quartet.baselines.relational import RelationalColumns
+from quartet.baselines.boosted import Boosted
+from quartet.boosting import Boosting, prepare_boosting
 from quartet.calibration import Calibration
 from quartet.checkpoint import Checkpoint, save_checkpoint, structure
-from quartet.contexts import protocol_seeds, task_context
+from quartet.contexts import task_context
 from quartet.distributed import ALONE, Processes
 from quartet.draw_curves import curves_svg
 from quartet.errors import UsageError
-from quartet.features import FeatureTable
 from quartet.files import new_file, new_folder
-from quartet.metrics import check_selectable, main_metric, selection_value
+from quartet.metrics import selection_value
 from quartet.nn.parts import PartModel
-from quartet.nn.targets import RegressionTarget, Target, fit_target
 from quartet.predict import Predictor
 from quartet.recipe import Recipe
-from quartet.splits import SPLITS, Split
-from quartet.tasks import Seeds, Task
-from quartet.train import Epoch, Material, Trainer, prepare, recipe_task
+from quartet.splits import Split
+from quartet.tasks import Task
+from quartet.train import Epoch, Material, Trainer, prepare
 
 LATEST = "latest"
 
@@ -241,49 +239,6 @@ def train_run(
     if processes.is_first:
         run.finish(trainer, cache) if is_done else run.save_state(trainer)
     return trainer if is_done else None
-
-
-@dataclass(frozen=True, eq=False)
-class Boosting:
-    """What the model lightgbm is fitted to and validated with. Test labels are not among it."""
-
-    task: Task
-    features: FeatureTable
-    target: Target
-    columns: RelationalColumns
-    seeds: Mapping[Split, Seeds]
-
-    @property
-    def metric(self) -> str:
-        return main_metric(self.task.spec.type)
-
-    def labelled(self, split: Split) -> Seeds:
-        """Seeds with their labels in the scale of the model's answers."""
-        seeds, target = self.seeds[split], self.target
-        if not isinstance(target, RegressionTarget):
-            return seeds
-        return replace(seeds, target=(np.asarray(seeds.target) - target.median) / target.spread)
-
-    def loss(self, model: Boosted) -> float:
-        """The mean loss of training seeds; of many, of some that are spread among them."""
-        train = self.seeds["train"]
-        some = np.unique(np.linspace(0, len(train) - 1, 10_000).astype(np.int64))
-        answer = model.answers(self.columns, Seeds(train.node[some], train.time[some], None))
-        labels = torch.tensor(np.asarray(train.target)[some])
-        return float(self.target.loss(torch.tensor(answer), labels).mean())
-
-
-def prepare_boosting(task: Task, recipe: Recipe) -> Boosting:
-    """Features fitted at the train cut-off, columns and seeds of a task; an error where no model can be fitted."""
-    load_lightgbm()
-    task = recipe_task(task, recipe)
-    target = fit_target(task)
-    check_selectable(task.spec.type, np.asarray(task.seeds("val").target))
-    features = FeatureTable.fit(task.database, task.splits.val)
-    rule = recipe.samplers.time_rule
-    columns = RelationalColumns.of(task.database, task.spec.entity_table, features, rule)
-    seeds = {split: protocol_seeds(task, split, recipe.protocol) for split in SPLITS}
-    return Boosting(task, features, target, columns, seeds)
 
 
 def train_boosted(

@@ -15,13 +15,14 @@ from rich.text import Text
 
 from quartet.baselines.boosted import Boosted
 from quartet.baselines.counts import MOST_TREES, PATIENCE
+from quartet.boosting import Boosting
 from quartet.cost import Cost, measured_cost
 from quartet.evaluate import Evaluation, Row
 from quartet.metrics import Measure, main_metric
 from quartet.nn.precision import autocast
 from quartet.printable import printable
 from quartet.recipe import Recipe
-from quartet.run import Boosting, Run
+from quartet.run import Run
 from quartet.show import console, new_bar, new_grid, no_history
 from quartet.splits import SPLITS
 from quartet.tasks import Task

@@ -14,6 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from quartet.baselines.boosted import Boosted
+from quartet.boosting import prepare_boosting
 from quartet.checkpoint import load_checkpoint
 from quartet.cli import app
 from quartet.database.database import Database
@@ -22,7 +23,7 @@ from quartet.evaluate import evaluate_run, keep_evaluation
 from quartet.metrics import main_metric, measures
 from quartet.predict import Predictor
 from quartet.recipe import Recipe
-from quartet.run import Run, fit, prepare_boosting, train_boosted
+from quartet.run import Run, fit, train_boosted
 from quartet.splits import Split
 from quartet.submit import write_submission
 from quartet.tasks import Task

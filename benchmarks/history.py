@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks.results import SHARED, SHOWN, TASKS, number, source_of, spread
+from benchmarks.results import SHOWN, number, options, source_of, spread
 from quartet.config import changes_from_text
 from quartet.database.database import Database
 from quartet.evaluate import evaluate_run, keep_evaluation
@@ -37,16 +37,8 @@ OWN = Path(__file__).parent / "tasks"  # tasks that say more than those stored w
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--data", type=Path, default=SHARED)
-    parser.add_argument("--tasks", nargs="+", default=TASKS)
+    parser = options(__doc__, Path("runs/history"))
     parser.add_argument("--models", nargs="+", default=["quartet", "lightgbm"])
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--preset", default="small")
-    parser.add_argument("--set", nargs="+", default=[], dest="changes")
-    parser.add_argument("--runs", type=Path, default=Path("runs/history"))
-    parser.add_argument("--threads", type=int)
-    parser.add_argument("--table", action="store_true")
     asked = parser.parse_args()
     use_threads(asked.threads)
     for name in asked.tasks if not asked.table else ():

@@ -41,20 +41,25 @@ SHOWN = {"regression": "mae"}  # the others are shown by their main metric
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    asked = options(__doc__, Path("runs/results")).parse_args()
+    use_threads(asked.threads)
+    for name in asked.tasks if not asked.table else ():
+        train_task(name, asked)
+    print_table(asked.runs, asked.tasks)
+
+
+def options(description: str | None, runs: Path) -> argparse.ArgumentParser:
+    """What can be asked of a benchmark that trains tasks with several random seeds."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--data", type=Path, default=SHARED)
     parser.add_argument("--tasks", nargs="+", default=TASKS)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--preset", default="small")
     parser.add_argument("--set", nargs="+", default=[], dest="changes")
-    parser.add_argument("--runs", type=Path, default=Path("runs/results"))
+    parser.add_argument("--runs", type=Path, default=runs)
     parser.add_argument("--threads", type=int)
     parser.add_argument("--table", action="store_true")
-    asked = parser.parse_args()
-    use_threads(asked.threads)
-    for name in asked.tasks if not asked.table else ():
-        train_task(name, asked)
-    print_table(asked.runs, asked.tasks)
+    return parser
 
 
 def train_task(name: str, asked: argparse.Namespace) -> None:

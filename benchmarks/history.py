@@ -15,18 +15,16 @@ The label of flight-late is the lateness on arrival, in the row of the departure
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks.results import SHOWN, number, options, source_of, spread
+from benchmarks.results import kept_in, number, options, shown_metric, source_of, spread
 from quartet.config import changes_from_text
 from quartet.database.database import Database
 from quartet.evaluate import evaluate_run, keep_evaluation
-from quartet.metrics import main_metric
 from quartet.recipe import Recipe
-from quartet.run import evaluation_name, fit
+from quartet.run import fit
 from quartet.splits import Protocol
 from quartet.tasks import Task
 from quartet.threads import use_threads
@@ -58,14 +56,15 @@ def train_task(name: str, asked: argparse.Namespace) -> None:
         for model in asked.models:
             for history in (False, True):
                 folder = folder_of(asked.runs, name, model, history, seed)
-                if all(kept(folder, protocol) for protocol in protocols):
+                if all(kept_in(folder, protocol) for protocol in protocols):
                     continue
                 changes = {"rng_seed": seed, "history": history} | changes_from_text(asked.changes)
                 run = fit(task, Recipe.load(asked.preset, name, model, **changes), folder)
                 for protocol in protocols:
                     keep_evaluation(run, evaluate_run(run, task, protocol=protocol))
                 print(
-                    f"{folder}: {[main_value(kept(folder, protocol)) for protocol in protocols]}", flush=True
+                    f"{folder}: {[main_value(kept_in(folder, protocol)) for protocol in protocols]}",
+                    flush=True,
                 )
 
 
@@ -73,20 +72,9 @@ def folder_of(runs: Path, name: str, model: str, history: bool, seed: int) -> Pa
     return runs / name.replace("/", "-") / f"{model}{'-history' if history else ''}" / f"seed-{seed}"
 
 
-def kept(folder: Path, protocol: Protocol) -> dict[str, Any] | None:
-    """What a finished run found under a protocol, and its best validation; None if there is none."""
-    for path in folder.glob(f"*-*/{evaluation_name('test', protocol)}"):
-        lines = (path.parent / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
-        best = [line["validation"] for line in map(json.loads, lines) if line["is_best"]][-1]
-        facts = json.loads((path.parent / "task.json").read_text(encoding="utf-8"))
-        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        return found | {"validation": best, "type": facts["type"]}
-    return None
-
-
 def value(found: dict[str, Any], name: str) -> float:
     """The shown metric of one row of an evaluation."""
-    metric = SHOWN.get(found["type"], main_metric(found["type"]))
+    metric, _ = shown_metric(found)
     row = next(row for row in found["rows"] if row["name"] == name)
     return float(row["measures"][metric]["value"])
 
@@ -114,8 +102,7 @@ def table_cells(runs: Path, name: str, protocol: Protocol, arms: list[tuple[str,
     some = [one for arm in arms for one in found[arm][:1]]
     if not some:
         return
-    metric = SHOWN.get(some[0]["type"], main_metric(some[0]["type"]))
-    digits = 2 if metric == "mae" else 3
+    metric, digits = shown_metric(some[0])
     rules = [next((one for arm in arms if arm[1] is h for one in found[arm]), None) for h in (False, True)]
     yield metric
     yield " / ".join(number(None if one is None else value(one, RULE), digits) for one in rules)
@@ -126,7 +113,7 @@ def table_cells(runs: Path, name: str, protocol: Protocol, arms: list[tuple[str,
 
 def of_arm(runs: Path, name: str, protocol: Protocol, model: str, history: bool) -> list[dict[str, Any]]:
     folders = folder_of(runs, name, model, history, 0).parent.glob("seed-*")
-    found = [kept(folder, protocol) for folder in sorted(folders)]
+    found = [kept_in(folder, protocol) for folder in sorted(folders)]
     return [one for one in found if one is not None]
 
 

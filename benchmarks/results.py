@@ -101,7 +101,12 @@ def folder_of(runs: Path, name: str, seed: int) -> Path:
 
 def kept(runs: Path, name: str, seed: int) -> dict[str, Any] | None:
     """What a finished run found, or None."""
-    for path in folder_of(runs, name, seed).glob(f"*-*/{evaluation_name('test', protocol_of(name))}"):
+    return kept_in(folder_of(runs, name, seed), protocol_of(name))
+
+
+def kept_in(folder: Path, protocol: str) -> dict[str, Any] | None:
+    """What the finished run in a folder found on test under a protocol, or None."""
+    for path in folder.glob(f"*-*/{evaluation_name('test', protocol)}"):
         lines = (path.parent / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
         facts = json.loads((path.parent / "task.json").read_text(encoding="utf-8"))
         found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
@@ -127,8 +132,7 @@ def print_table(runs: Path, names: list[str]) -> None:
 
 
 def table_row(name: str, found: list[dict[str, Any]]) -> dict[str, Any]:
-    metric = SHOWN.get(found[0]["type"], main_metric(found[0]["type"]))
-    digits = 2 if metric == "mae" else 3
+    metric, digits = shown_metric(found[0])
     values = {
         row["name"]: [
             one["measures"][metric]["value"] for f in found for one in f["rows"] if one["name"] == row["name"]
@@ -145,6 +149,12 @@ def table_row(name: str, found: list[dict[str, Any]]) -> dict[str, Any]:
         "trivial": {other: v[0] for other, v in values.items() if other != "quartet"},
         "reached": [spread(values["quartet"], digits), spread(best, digits), str(len(found)), minutes],
     }
+
+
+def shown_metric(found: dict[str, Any]) -> tuple[str, int]:
+    """By which metric a task is shown, and with how many digits."""
+    metric = SHOWN.get(found["type"], main_metric(found["type"]))
+    return metric, 2 if metric == "mae" else 3
 
 
 def spread(values: list[float], digits: int) -> str:

@@ -71,7 +71,6 @@ class Checkpoint:
 
         `labels` are label rows of a task whose labels do not follow from the database.
         """
-        self.check_structure(self.view(database))  # before a task's SQL fails by what has changed
         words = with_tuples(self.task["spec"])
         spec = TaskSpec(**(words | {"remove_columns": tuple(map(tuple, words["remove_columns"]))}))
         splits = Splits(self.task["val_timestamp"], self.task["test_timestamp"])

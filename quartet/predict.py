@@ -140,6 +140,7 @@ class Predictor:
         given = self.checkpoint.view(database)
         seen = given
         if self.checkpoint.recipe.history:
+            self.checkpoint.check_structure(given)  # before the task's SQL fails by what has changed
             seen = self.checkpoint.view_with_history(
                 database, int(_times(given, at).max(initial=STATIC)), labels
             )

@@ -37,7 +37,7 @@ from quartet.train import Trainer, prepare, recipe_task
 from tests.shop import DAY, day
 from tests.tasks.small import CHURN, small_shop
 from tests.tasks.test_history import WINDOW, counted, known
-from tests.test_train import TINY, same_weights
+from tests.test_train import AMOUNT, SIZE, TINY, same_weights
 
 pytestmark = pytest.mark.usefixtures("one_thread")  # sums in the same order: bits are compared here
 
@@ -358,15 +358,6 @@ def test_a_history_is_wanted_or_not(value: object) -> None:
 
 
 # --- numbers, classes and columns -----------------------------------------------------------------
-
-AMOUNT = CHURN["sql"].replace(  # type: ignore[attr-defined]
-    "CAST(COUNT(*) FILTER (WHERE o.bought > t.timestamp) = 0 AS BIGINT)",
-    "COALESCE(SUM(o.amount) FILTER (WHERE o.bought > t.timestamp), 0)",
-)
-SIZE = CHURN["sql"].replace(  # type: ignore[attr-defined]
-    "CAST(COUNT(*) FILTER (WHERE o.bought > t.timestamp) = 0 AS BIGINT)",
-    "(CASE COUNT(*) FILTER (WHERE o.bought > t.timestamp) WHEN 0 THEN 'none' WHEN 1 THEN 'one' ELSE 'more' END)",
-)
 
 
 @pytest.mark.parametrize(("sql", "task_type"), [(AMOUNT, "regression"), (SIZE, "multiclass_classification")])

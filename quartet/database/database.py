@@ -85,10 +85,9 @@ class Database:
             report += found
         relations = []
         for table in built.values():
-            for foreign_key in table.schema.foreign_keys:
-                relation, found = relate(table, foreign_key, built, schema.on_dangling or "drop")
-                relations.append(relation)
-                report += found
+            links, found = _links(table, built, schema.on_dangling or "drop")
+            relations += links
+            report += found
         report += structure_findings(built, relations)
         return Database(built, tuple(relations), schema, tuple(report), **about)
 
@@ -144,20 +143,18 @@ class Database:
     def adding(self, name: str, raw: pa.Table, schema: TableSchema) -> Database:
         """The database with one more table, whose links are found among the others."""
         table, report = build_table(name, raw, schema)
-        tables, relations = {**self.tables, name: table}, list(self.relations)
-        for foreign_key in schema.foreign_keys:
-            relation, found = relate(table, foreign_key, tables, "drop")
-            relations.append(relation)
-            report += found
-        return replace(self, tables=tables, relations=tuple(relations), findings=(*self.findings, *report))
+        tables = {**self.tables, name: table}
+        links, found = _links(table, tables, "drop")
+        return replace(
+            self,
+            tables=tables,
+            relations=(*self.relations, *links),
+            findings=(*self.findings, *report, *found),
+        )
 
     def _with(self, tables: dict[str, Table]) -> Database:
         """This database with its tables replaced by parts of themselves, links found anew."""
-        relations = [
-            relate(table, foreign_key, tables, "drop")[0]
-            for table in tables.values()
-            for foreign_key in table.schema.foreign_keys
-        ]
+        relations = [link for table in tables.values() for link in _links(table, tables, "drop")[0]]
         return replace(self, tables=tables, relations=tuple(relations))
 
     @cached_property
@@ -174,6 +171,14 @@ class Database:
             for column in table.data.columns:
                 _digest_cells(digest, column)
         return digest.hexdigest()
+
+
+def _links(
+    table: Table, tables: Mapping[str, Table], on_dangling: str
+) -> tuple[list[Relation], list[Finding]]:
+    """The relations of one table by all its foreign keys, and what was noticed about them."""
+    related = [relate(table, foreign_key, tables, on_dangling) for foreign_key in table.schema.foreign_keys]
+    return [relation for relation, _ in related], [finding for _, found in related for finding in found]
 
 
 def _digest_cells(digest: Any, column: pa.ChunkedArray) -> None:

@@ -223,25 +223,40 @@ def test_this_machine_has_some() -> None:
 # --- too little -------------------------------------------------------------------------------------
 
 
-def test_out_of_memory_ends_with_an_explanation(material: Material) -> None:
-    """A process whose address space ends soon: the allocator itself refuses."""
+def train_where_memory_ends() -> None:
+    """Prints the error and the steps taken; for a process of its own (see below)."""
     import resource
+    import tempfile
 
+    with tempfile.TemporaryDirectory() as cache:
+        material = prepare(Task.from_sql(small_shop(), **CHURN), TINY, Path(cache))
+    Trainer(
+        material, TINY
+    ).run()  # compiled kernels are loaded while there is memory: their loader would abort
     trainer = Trainer(material, TINY.changed(width=1024, batch_size=300), micro_batch=300)
-    before = resource.getrlimit(resource.RLIMIT_AS)
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     used = pages * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (used + 50 * 2**20, before[1]))
+    resource.setrlimit(resource.RLIMIT_AS, (used + 50 * 2**20, resource.RLIM_INFINITY))
     try:
-        with pytest.raises(ResourceError) as caught:
-            trainer.run()
-    finally:
-        resource.setrlimit(resource.RLIMIT_AS, before)
-    assert str(caught.value) == (
+        trainer.run()
+    except ResourceError as error:
+        print(error)
+    print("steps:", trainer.progress.step)
+
+
+def test_out_of_memory_ends_with_an_explanation() -> None:
+    """A process whose address space ends soon: the allocator itself refuses.
+
+    A process of its own, because once oneDNN was refused memory for a kernel it refuses every new kernel of that
+    thread, also when there is memory again: tests that come later would fail.
+    """
+    code = "from tests.test_memory import train_where_memory_ends; train_where_memory_ends()"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == [
         "error[C11] not enough memory for 300 seeds at a time at width 1024."
-        " Fix: lower batch_size, local_budget, width or local_layers"
-    )
-    assert trainer.progress.step == 0
+        " Fix: lower batch_size, local_budget, width or local_layers",
+        "steps: 0",
+    ]
 
 
 def test_where_nothing_is_known_of_memory_nothing_is_cut(tmp_path: Path) -> None:

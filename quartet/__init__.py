@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from quartet.config import ModelConfig, SamplerConfig
     from quartet.database.database import Database
     from quartet.database.schema import Schema
+    from quartet.ensemble import Ensemble
     from quartet.errors import QuartetError
     from quartet.export import write_relbench
     from quartet.features import FeatureTable
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Database",
+    "Ensemble",
     "FeatureTable",
     "ModelConfig",
     "ModelSchema",
@@ -56,6 +58,7 @@ __all__ = [
 # Names are fetched when they are first used: `quartet --help` waits for no compiler and no data frames.
 _HOMES = {
     "Database": "quartet.database.database",
+    "Ensemble": "quartet.ensemble",
     "FeatureTable": "quartet.features",
     "ModelConfig": "quartet.config",
     "ModelSchema": "quartet.nn.parts",

@@ -59,7 +59,7 @@ def prepare_boosting(task: Task, recipe: Recipe) -> Boosting:
     task = recipe_task(task, recipe)
     target = fit_target(task)
     check_selectable(task.spec.type, np.asarray(task.seeds("val").target))
-    features = FeatureTable.fit(task.database, task.splits.val)
+    features = FeatureTable.fit(task.database, task.splits.val, names=recipe.names)
     rule = recipe.samplers.time_rule
     columns = RelationalColumns.of(task.database, task.spec.entity_table, features, rule)
     seeds = {split: protocol_seeds(task, split, recipe.protocol) for split in SPLITS}

@@ -44,9 +44,6 @@ History = Annotated[
         "--history", help="Labels that are already known become rows of the database, for all models alike."
     ),
 ]
-RunFolder = Annotated[
-    Path, typer.Argument(metavar="RUN", help="A run folder; `runs/latest` is the newest one.")
-]
 
 
 @models.command()
@@ -192,7 +189,13 @@ def _output(run: Run, preset: str, is_json: bool) -> TrainingView | JsonLines:
 
 @models.command()
 def evaluate(
-    run: RunFolder,
+    runs: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="RUN",
+            help="A run folder; `runs/latest` is the newest one. Of several, the mean of their scores.",
+        ),
+    ],
     source: Annotated[
         str | None, typer.Option(help="The database (default: the one it was trained on).")
     ] = None,
@@ -204,20 +207,25 @@ def evaluate(
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")] = False,
 ) -> None:
-    """Measure a run's predictions, with intervals, beside the rows that trivial rules would give."""
+    """Measure a run's predictions, with intervals, beside the rows that trivial rules would give.
+
+    - `quartet evaluate runs/a runs/b runs/c` measures the mean of three runs of one task, and each of them.
+    """
     from quartet.database.database import Database
-    from quartet.evaluate import evaluate_run, keep_evaluation
+    from quartet.evaluate import evaluate_runs, keep_evaluation
     from quartet.run import Run
     from quartet.show import console
     from quartet.show_training import evaluation_view
     from quartet.tasks import Task
 
-    opened = Run.open(run)
-    facts = opened.read("task.json")
+    opened = [Run.open(run) for run in runs]
+    facts = opened[0].read("task.json")
     task = Task.load(Database.load(source or facts["source"], schema), facts["path"])
-    opened.check_task(task)
-    found = evaluate_run(opened, task, split, protocol, report)
-    keep_evaluation(opened, found)
+    for run in opened:
+        run.check_task(task)
+    found = evaluate_runs(opened, task, split, protocol, report)
+    if len(opened) == 1:  # what several have found together belongs to none of them
+        keep_evaluation(opened[0], found)
     if json:
         import json as json_module
 
@@ -238,6 +246,14 @@ def predict(
         ),
     ] = None,
     at: Annotated[str | None, typer.Option(help="The time of prediction (default: the data's last).")] = None,
+    also: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--with",
+            metavar="MODEL",
+            help="Another model of the same task: scores are means. May be repeated.",
+        ),
+    ] = None,
     labels: Annotated[
         Path | None,
         typer.Option(
@@ -250,7 +266,7 @@ def predict(
 ) -> None:
     """Score entities of a database, which may have grown since training, at a time."""
     from quartet.database.database import Database
-    from quartet.predict import Predictor
+    from quartet.ensemble import Ensemble
     from quartet.show import console, progress_bar
     from quartet.show_training import scores_view
     from quartet.tasks.labels import read_labels
@@ -258,11 +274,11 @@ def predict(
 
     write = _writer(out) if out else None
     use_threads(threads)
-    predictor = Predictor.load(model)
+    ensemble = Ensemble.load(model, *(also or ()))
     known = None if labels is None else read_labels(labels)
-    question = predictor.question(Database.load(source, schema), _entities(entities), at, report, known)
-    with progress_bar("scores", len(question.seeds)) as progress:
-        scores = predictor.score(question, progress)
+    questions = ensemble.questions(Database.load(source, schema), _entities(entities), at, report, known)
+    with progress_bar("scores", sum(len(question.seeds) for question in questions)) as progress:
+        scores = ensemble.score(questions, progress)
     if write is None:
         console().print(scores_view(scores))
         return

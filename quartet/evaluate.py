@@ -5,7 +5,7 @@ This is the one place where the vault with the test labels is opened.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from quartet.baselines import fit_baselines, knowing
 from quartet.contexts import protocol_seeds
 from quartet.draw_curves import Bin, reliability_svg
+from quartet.ensemble import Ensemble
 from quartet.features import FeatureTable
 from quartet.findings import Finding
 from quartet.metrics import Measure, calibration_bins, main_metric, measures
@@ -59,17 +60,39 @@ def evaluate_run(
     report: Callable[[Finding], None] = lambda _: None,
 ) -> Evaluation:
     """How good a run's predictions are, with every trivial row beside them."""
-    protocol = protocol or run.recipe.protocol
-    task = recipe_task(task, run.recipe, protocol)
-    labels = task.vault.open(f"evaluate {run.folder.name}") if split == "test" else task.seeds(split).target
+    return evaluate_runs([run], task, split, protocol, report)
+
+
+def evaluate_runs(
+    runs: Sequence[Run],
+    task: Task,
+    split: Split = "test",
+    protocol: Protocol | None = None,
+    report: Callable[[Finding], None] = lambda _: None,
+    with_rules: bool = True,
+) -> Evaluation:
+    """How good the mean of some runs' scores is, with each of them and every trivial row beside it.
+
+    The protocol is that of the first run unless one is given; with one run its scores are the mean.
+    """
+    protocol = protocol or runs[0].recipe.protocol
+    members = Ensemble.load(*(run.folder for run in runs)).members
+    names = ", ".join(run.folder.name for run in runs)
+    labels = task.vault.open(f"evaluate {names}") if split == "test" else task.seeds(split).target
     target = np.asarray(labels)
-    seeds = protocol_seeds(task, split, protocol)
-    predictor = Predictor.load(run.folder)
-    features = FeatureTable.encode(task.database, predictor.checkpoint.statistics)
-    question = Question(task.database, features, seeds)
-    model: str = run.recipe.model.architecture
-    scores = {model: _run_scores(run, predictor, question, split, protocol)}
-    rows, left_out = fit_baselines(task, features)
+    asked = [_ask(member, task, split, protocol) for member in members]
+    scores = _named(
+        runs,
+        [
+            _run_scores(run, member, question, split, protocol)
+            for run, member, (_, question) in zip(runs, members, asked, strict=True)
+        ],
+    )
+    model = next(iter(scores))
+    # The rules know what some member knows: with history, all labels that the database tells.
+    task, question = max(asked, key=lambda known: known[0].history is not None)
+    seeds = question.seeds
+    rows, left_out = fit_baselines(task, question.features) if with_rules else ([], [])
     for finding in left_out:
         report(finding)
     if protocol == "rolling":  # labels of the split itself are known once their windows have closed
@@ -100,13 +123,30 @@ def keep_evaluation(run: Run, found: Evaluation) -> None:
         picture.write_text(reliability_svg(found.bins, "said and came true"), encoding="utf-8")
 
 
-def _run_scores(
-    run: Run, predictor: Predictor, question: Question, split: Split, protocol: Protocol
-) -> Scores:
+def _named(runs: Sequence[Run], members: Sequence[Scores]) -> dict[str, Scores]:
+    """The mean of the members' scores and, if there are several, each of them, by the names of their rows."""
+    recipes = [run.recipe for run in runs]
+    if len(runs) == 1:
+        return {recipes[0].model.architecture: members[0]}
+    found = {f"mean of {len(runs)} runs": np.mean(members, axis=0)}
+    for number, (recipe, scores) in enumerate(zip(recipes, members, strict=True), 1):
+        history = ", history" if recipe.history else ""
+        found[f"{number}: {recipe.model.architecture}{history}, random seed {recipe.rng_seed}"] = scores
+    return found
+
+
+def _ask(member: Predictor, task: Task, split: Split, protocol: Protocol) -> tuple[Task, Question]:
+    """The task as a model wants to see it, and its seeds as a question."""
+    task = recipe_task(task, member.checkpoint.recipe, protocol)
+    features = FeatureTable.encode(task.database, member.checkpoint.statistics)
+    return task, Question(task.database, features, protocol_seeds(task, split, protocol))
+
+
+def _run_scores(run: Run, member: Predictor, question: Question, split: Split, protocol: Protocol) -> Scores:
     """The scores that the run kept, or live ones under another protocol than it was trained with."""
     if protocol == run.recipe.protocol:
         return _kept_scores(run, split)
-    return predictor.checkpoint.target.scores(predictor.ask(question))
+    return member.checkpoint.target.scores(member.ask(question))
 
 
 def _kept_scores(run: Run, split: Split) -> Scores:

@@ -41,6 +41,7 @@ class Recipe:
     validation_seeds: int | None = None  # epochs are compared on so many, always the same ones; None: all
     group_by_time: bool = False  # batches of few distinct times: cheaper, in another order
     history: bool = False  # whether labels that are already known are rows of the database
+    names: bool = True  # whether columns that only name their rows are features
     protocol: Protocol = "frozen"
     precision: Precision = "auto"
     time_limit: float | None = None  # seconds of training
@@ -61,8 +62,9 @@ class Recipe:
             )
         if not self.weight_decay >= 0:
             raise UsageError("C02", f"weight_decay is {self.weight_decay!r}", "give 0 or a number above")
-        if not isinstance(self.history, bool):
-            raise UsageError("C02", f"history is {self.history!r}", "say true or false")
+        for name in ("history", "names"):
+            if not isinstance(getattr(self, name), bool):
+                raise UsageError("C02", f"{name} is {getattr(self, name)!r}", "say true or false")
         for name, allowed in _CHOICES.items():
             if getattr(self, name) not in allowed:
                 raise UsageError(

@@ -81,7 +81,7 @@ def prepare(
     for finding in task.database.findings[len(task.source.findings) :]:
         report(finding)
     graph = TemporalGraph.build(task.database)
-    features = FeatureTable.fit(task.database, task.splits.val)
+    features = FeatureTable.fit(task.database, task.splits.val, names=recipe.names)
     contexts = {
         split: task_context(
             task, graph, recipe.sampler, split, recipe.protocol, cache, progress, report

@@ -22,9 +22,10 @@ FLOORS = [
     "recipe", "calibration", "tokens", "nn.dropout", "nn.attention", "nn.table_encoder", "nn.encoders",
     "nn.token_mix", "nn.local", "nn.branches", "nn.parts", "nn.model", "nn.relgt", "nn.message", "nn.hgt", "nn.sage",
     "nn.rgp", "nn.models", "nn.accumulate", "nn.precision", "nn.targets",
-    "distributed", "memory", "checkpoint", "predict", "train", "boosting", "cost", "draw_curves", "run", "evaluate",
-    "study", "tune", "board", "submit", "threads", "draw", "draw_context", "show", "show_context", "show_training",
-    "show_study", "show_efficiency", "draw_study", "cli_models", "cli_tune", "cli_study", "cli", "__main__",
+    "distributed", "memory", "checkpoint", "predict", "ensemble", "train", "boosting", "cost", "draw_curves", "run",
+    "evaluate", "study", "tune", "board", "submit", "threads", "draw", "draw_context", "show", "show_context",
+    "show_training", "show_study", "show_efficiency", "draw_study", "cli_models", "cli_tune", "cli_study", "cli",
+    "__main__",
 ]  # fmt: skip
 SENTINELS = {"NEVER", "STATIC", "None"}
 # Where the times of rows are compared with something other than a sentinel, and why that is no leak.

@@ -7,11 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
 
 from quartet.checkpoint import load_checkpoint
+from quartet.database.database import Database
+from quartet.database.schema import FACTS, ForeignKey, Schema, TableSchema
 from quartet.errors import DataError, IntegrityError, QuartetError, UsageError
 from quartet.evaluate import evaluate_run
 from quartet.metrics import roc_auc
@@ -323,3 +326,30 @@ def test_numbers_and_classes_go_the_whole_way(
     found = evaluate_run(run, task)
     assert [row.name for row in found.rows][:2] == ["quartet", "constant"]
     assert all(row.measures[metric].value is not None for row in found.rows)
+
+
+def test_without_names_a_model_does_not_know_them(tmp_path: Path) -> None:
+    """Other names, the same predictions; with names they differ."""
+    given, changed = ([f"{word}{number}" for number in range(60)] for word in ("n", "other"))
+    for names in (True, False):
+        task = Task.from_sql(named_shop(given), **CHURN)
+        run = fit(task, TINY.changed(names=names, epochs=1), tmp_path / "runs", cache=tmp_path / "cache")
+        predictor = Predictor.load(run.folder)
+        scores = [
+            predictor.predict(named_shop(words), at="2023-10-01")["score"] for words in (given, changed)
+        ]
+        assert (scores[0] == scores[1]) is not names
+
+
+def named_shop(names: list[str]) -> Database:
+    """The small shop with a table of clerks, each of whom has a name, and who take orders by turns."""
+    shop = small_shop()
+    orders = shop["orders"].data
+    clerks = pa.table({"clerk": np.arange(len(names)), "name": names, "age": np.arange(len(names)) % 7})
+    served = orders.append_column("clerk", pa.array(np.arange(len(orders)) % len(names)))
+    said = dict(shop.schema.tables)
+    links = (*said["orders"].foreign_keys, ForeignKey(("clerk",), "clerks"))
+    said["orders"] = replace(said["orders"], foreign_keys=links)
+    said["clerks"] = TableSchema(("clerk",), settled=FACTS)
+    tables = {"customers": shop["customers"].data, "orders": served, "clerks": clerks}
+    return Database.build(tables, Schema(said, name="named"))

@@ -66,11 +66,16 @@ class FeatureStatistics:
     findings: tuple[Finding, ...] = ()
 
     @staticmethod
-    def fit(database: Database, upto: int, embedder: Embedder | None = None) -> FeatureStatistics:
-        """Learns from the rows that are known at a time; no other row can change anything of it."""
+    def fit(
+        database: Database, upto: int, embedder: Embedder | None = None, names: bool = True
+    ) -> FeatureStatistics:
+        """Learns from the rows that are known at a time; no other row can change anything of it.
+
+        Without `names`, columns that only name their rows are no features.
+        """
         found: list[Finding] = []
         tables = {
-            name: _fit_table(table, upto, embedder or HashingEmbedder(), found)
+            name: _fit_table(table, upto, embedder or HashingEmbedder(), names, found)
             for name, table in database.tables.items()
         }
         return FeatureStatistics(upto, tables, tuple(found))
@@ -105,11 +110,13 @@ class FeatureStatistics:
         return FeatureStatistics(content["upto"], tables)
 
 
-def _fit_table(table: Table, upto: int, embedder: Embedder, found: list[Finding]) -> TableStatistics:
+def _fit_table(
+    table: Table, upto: int, embedder: Embedder, names: bool, found: list[Finding]
+) -> TableStatistics:
     cells = visible_cells(table, feature_columns(table), upto)
     kinds = kinds_of(table, cells)
     found += kind_findings(table.name, kinds, upto)
-    used = {name: kind for name, kind in kinds.items() if kind.kind != "unused"}
+    used = {n: kind for n, kind in kinds.items() if kind.kind != "unused" and (names or not kind.is_name)}
     columns = {name: fit_column(kind, cells[name], embedder) for name, kind in used.items()}
     return TableStatistics(
         table.name, columns, tuple(name for name in table.data.column_names if name not in used)

@@ -16,7 +16,7 @@ left out. What the schema file says under `kinds` goes before all this.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -58,6 +58,8 @@ _CODES = word_set(
 _FEW_NUMBERS = 10
 _FEW_TEXTS = 1_000
 _MOST_TEXTS = 10_000
+_FEWEST_NAMES = 50
+_MOST_WORDS_OF_A_NAME = 1.5  # on average
 _SEPARATORS = {
     "|": 2.0,
     ";": 2.0,
@@ -71,12 +73,14 @@ class ColumnKind:
 
     Where the reason counts values, it counts distinct ones.
     `code` is the one of the catalogue under which a column that tells nothing is reported.
+    `is_name`: it tells rows apart, and says nothing that holds for several of them; never of a kind that was told.
     """
 
     kind: Kind | Literal["unused"]
     why: str
     separator: str = ""
     code: str = ""
+    is_name: bool = False
 
 
 def feature_columns(table: Table) -> list[str]:
@@ -151,7 +155,10 @@ def _inferred(name: str, cells: Cells) -> ColumnKind:
         case "number":
             return _number(name, cells)
         case "text":
-            return _text(cells)
+            found = _text(cells)
+            if found.kind == "multicategory" or not _are_names(cells):
+                return found
+            return replace(found, why=f"{found.why}, names of rows", is_name=True)
     return ColumnKind("multicategory", f"lists of {_count(cells.num_distinct, 'part')}")
 
 
@@ -185,6 +192,18 @@ def _text(cells: Cells) -> ColumnKind:
         return parts
     words = pc.mean(pc.add(pc.count_substring(strings, " "), 1)).as_py()
     return ColumnKind("text", f"{_count(len(strings), 'text')} of {words:.1f} words")
+
+
+def _are_names(cells: Cells) -> bool:
+    """Short texts of which most stand in a single row: surnames, user names, codes of things.
+
+    Few of them are not names but a list of choices, whose rows would be all alike without them.
+    """
+    strings, counts = cells.counts
+    if len(strings) < _FEWEST_NAMES:
+        return False
+    words = pc.mean(pc.count_substring_regex(strings, r"\w+")).as_py()
+    return bool(words <= _MOST_WORDS_OF_A_NAME and 2 * np.count_nonzero(counts == 1) > len(counts))
 
 
 def _is_few(distinct: int, rows: int) -> bool:

@@ -39,9 +39,11 @@ class FeatureTable:
     findings: tuple[Finding, ...] = ()
 
     @staticmethod
-    def fit(database: Database, upto: int, embedder: Embedder | None = None) -> FeatureTable:
+    def fit(
+        database: Database, upto: int, embedder: Embedder | None = None, names: bool = True
+    ) -> FeatureTable:
         """Learns from the rows known at a time, and encodes all rows with that."""
-        statistics = FeatureStatistics.fit(database, upto, embedder)
+        statistics = FeatureStatistics.fit(database, upto, embedder, names)
         return FeatureTable.encode(database, statistics)
 
     @staticmethod

@@ -10,7 +10,7 @@ import pytest
 from quartet.database.database import Database
 from quartet.database.schema import COLUMN_KINDS, FACTS, ForeignKey, Schema, TableSchema, TimeColumn
 from quartet.errors import SchemaError
-from quartet.features import KINDS
+from quartet.features import KINDS, FeatureTable
 from quartet.features.cells import visible_cells
 from quartet.features.kinds import feature_columns, inspected_kinds, is_code, kinds_of
 from quartet.times import NEVER
@@ -242,3 +242,46 @@ def test_real_columns(name: str) -> None:
         for column, kind in found[table].items():
             by_kind.setdefault(kind.kind, []).append(column)
         assert by_kind == expected
+
+
+# --- columns that only name their rows --------------------------------------------------------------
+
+NAMES = [f"n{number}" for number in range(60)]
+
+
+@pytest.mark.parametrize(
+    ("values", "is_name"),
+    [
+        (NAMES, True),
+        (NAMES[:50], True),
+        (NAMES[:49], False),  # a list of choices
+        ([*NAMES, *NAMES[:29]], True),  # of 60 values 31 stand in one row
+        ([*NAMES, *NAMES[:30]], False),
+        (["none"] * 500 + NAMES, True),  # a category, but for most values one row
+        ([f"{name} x" if number % 2 else name for number, name in enumerate(NAMES)], True),
+        ([f"{name} x" for name in NAMES], False),  # words may say something
+        ([f"<{name}><x>" for name in NAMES], False),
+        ([f"{name}|a" for name in NAMES], False),
+        ([None, *NAMES], True),
+        (list(range(60)), False),
+        ([[name] for name in NAMES], False),
+    ],
+)
+def test_what_only_names_its_rows(values: Any, is_name: bool) -> None:
+    table = one_table({"x": values})["t"]
+    found = kinds_of(table, visible_cells(table, ["x"], NEVER))["x"]
+    assert found.is_name is is_name
+    assert found.why.endswith(", names of rows") is is_name
+
+
+def test_a_kind_that_was_told_is_no_name() -> None:
+    table = one_table({"x": NAMES}, kinds={"x": "text"})["t"]
+    assert not kinds_of(table, visible_cells(table, ["x"], NEVER))["x"].is_name
+
+
+def test_names_are_left_out_where_they_are_not_wanted() -> None:
+    database = one_table({"x": NAMES, "y": list(range(60))})
+    assert list(FeatureTable.fit(database, NEVER).statistics.tables["t"].columns) == ["x", "y"]
+    statistics = FeatureTable.fit(database, NEVER, names=False).statistics.tables["t"]
+    assert list(statistics.columns) == ["y"]
+    assert "x" in statistics.unused

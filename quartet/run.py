@@ -250,7 +250,7 @@ def train_boosted(
 ) -> Boosted | None:
     """Fits trees and keeps them; None if it was stopped: there is no state, another try begins anew.
 
-    Of the recipe they heed `rng_seed`, `protocol`, `time_rule` and `time_limit`.
+    Of the recipe they heed `rng_seed`, `history`, `names`, `protocol`, `time_rule` and `time_limit`.
     """
     begin, limit = time.perf_counter(), recipe.time_limit or math.inf
     model = Boosted.fit(

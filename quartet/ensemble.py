@@ -31,6 +31,8 @@ class Ensemble:
     members: tuple[Predictor, ...]
 
     def __post_init__(self) -> None:
+        if not self.members:
+            raise UsageError("C02", "an ensemble of no models", "give the folders of some runs")
         tasks = [member.checkpoint.task for member in self.members]
         for name in _SAME:
             different = {str(task[name]) for task in tasks}

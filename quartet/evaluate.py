@@ -23,7 +23,7 @@ from quartet.metrics import Measure, calibration_bins, main_metric, measures
 from quartet.predict import Predictor, Question
 from quartet.run import Run, evaluation_name
 from quartet.splits import Protocol, Split
-from quartet.tasks import Task
+from quartet.tasks import Seeds, Task
 from quartet.train import recipe_task
 
 Scores = NDArray[np.float64]
@@ -80,31 +80,42 @@ def evaluate_runs(
     names = ", ".join(run.folder.name for run in runs)
     labels = task.vault.open(f"evaluate {names}") if split == "test" else task.seeds(split).target
     target = np.asarray(labels)
-    asked = [_ask(member, task, split, protocol) for member in members]
-    scores = _named(
-        runs,
-        [
-            _run_scores(run, member, question, split, protocol)
-            for run, member, (_, question) in zip(runs, members, asked, strict=True)
-        ],
-    )
+    views = {run.recipe.history: recipe_task(task, run.recipe, protocol) for run in runs}
+    found = [
+        _run_scores(run, member, views[run.recipe.history], split, protocol)
+        for run, member in zip(runs, members, strict=True)
+    ]
+    scores = _named(runs, found)
     model = next(iter(scores))
     # The rules know what some member knows: with history, all labels that the database tells.
-    task, question = max(asked, key=lambda known: known[0].history is not None)
-    seeds = question.seeds
-    rows, left_out = fit_baselines(task, question.features) if with_rules else ([], [])
-    for finding in left_out:
-        report(finding)
-    if protocol == "rolling":  # labels of the split itself are known once their windows have closed
-        rows = knowing(rows, replace(seeds, target=labels))
-    scores |= {row.name: row.predict(seeds) for row in rows}
+    has_history, task = max(views.items())
+    seeds = protocol_seeds(task, split, protocol)
+    if with_rules:
+        knowing_most = next(member for member in members if member.checkpoint.recipe.history == has_history)
+        closing = replace(seeds, target=labels) if protocol == "rolling" else None
+        scores |= _rule_scores(task, knowing_most, seeds, closing, report)
     train = np.asarray(task.seeds("train").target) if task.spec.type == "regression" else None
-    found = tuple(
+    measured = tuple(
         Row(name, measures(task.spec.type, target, score, entity=seeds.node, train_target=train))
         for name, score in scores.items()
     )
     bins = _bins(target, scores[model]) if task.spec.type == "binary_classification" else ()
-    return Evaluation(task.name, split, protocol, len(target), found, bins)
+    return Evaluation(task.name, split, protocol, len(target), measured, bins)
+
+
+def _rule_scores(
+    task: Task, member: Predictor, seeds: Seeds, closing: Seeds | None, report: Callable[[Finding], None]
+) -> dict[str, Scores]:
+    """What the trivial rules say of seeds; they read the features of a model.
+
+    `closing`: with labels that are known once their windows have closed, under `rolling` those of the split itself.
+    """
+    rows, left_out = fit_baselines(task, FeatureTable.encode(task.database, member.checkpoint.statistics))
+    for finding in left_out:
+        report(finding)
+    if closing is not None:
+        rows = knowing(rows, closing)
+    return {row.name: row.predict(seeds) for row in rows}
 
 
 def score_on_test(run: Run, task: Task) -> tuple[str, float]:
@@ -135,17 +146,12 @@ def _named(runs: Sequence[Run], members: Sequence[Scores]) -> dict[str, Scores]:
     return found
 
 
-def _ask(member: Predictor, task: Task, split: Split, protocol: Protocol) -> tuple[Task, Question]:
-    """The task as a model wants to see it, and its seeds as a question."""
-    task = recipe_task(task, member.checkpoint.recipe, protocol)
-    features = FeatureTable.encode(task.database, member.checkpoint.statistics)
-    return task, Question(task.database, features, protocol_seeds(task, split, protocol))
-
-
-def _run_scores(run: Run, member: Predictor, question: Question, split: Split, protocol: Protocol) -> Scores:
+def _run_scores(run: Run, member: Predictor, task: Task, split: Split, protocol: Protocol) -> Scores:
     """The scores that the run kept, or live ones under another protocol than it was trained with."""
     if protocol == run.recipe.protocol:
         return _kept_scores(run, split)
+    features = FeatureTable.encode(task.database, member.checkpoint.statistics)
+    question = Question(task.database, features, protocol_seeds(task, split, protocol))
     return member.checkpoint.target.scores(member.ask(question))
 
 

@@ -13,9 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.history import PROTOCOLS, folder_of
+from benchmarks.history import PROTOCOLS, arm_name, folder_of, task_of
 from benchmarks.results import options, shown_metric, source_of
-from quartet.database.database import Database
 from quartet.evaluate import Evaluation, evaluate_runs
 from quartet.run import Run
 from quartet.splits import Protocol, Split
@@ -32,20 +31,13 @@ VIEWS: tuple[tuple[Split, Protocol], ...] = (
 def main() -> None:
     asked = options(__doc__, Path("runs/history")).parse_args()
     use_threads(asked.threads)
-    heads = [
-        "task",
-        "rows",
-        "metric",
-        *(f"{m}{' + history' if h else ''}" for m, h in ARMS),
-        "with history",
-        "all",
-    ]
+    heads = ["task", "rows", "metric", *(arm_name(*arm) for arm in ARMS), "with history", "all"]
     print("| " + " | ".join(heads) + " |\n|" + "---|" * len(heads))
     for name in asked.tasks:
         source = source_of(name, asked.data)
         runs = {arm: kept_runs(asked.runs, name, *arm) for arm in ARMS}
         if source is not None and all(runs.values()):
-            print_task(name, Task.load(Database.load(source), name.partition("/")[2]), runs)
+            print_task(name, task_of(name, source), runs)
 
 
 def kept_runs(folder: Path, name: str, model: str, history: bool) -> list[Run]:

@@ -49,8 +49,7 @@ def train_task(name: str, asked: argparse.Namespace) -> None:
     source = source_of(name, asked.data)
     if source is None:
         return
-    own = OWN / f"{name.replace('/', '-')}.yaml"
-    task = Task.load(Database.load(source), own if own.is_file() else name.partition("/")[2])
+    task = task_of(name, source)
     protocols = PROTOCOLS if task.seeds("test").time.max() > task.splits.test else PROTOCOLS[:1]
     for seed in range(asked.seeds):
         for model in asked.models:
@@ -66,6 +65,16 @@ def train_task(name: str, asked: argparse.Namespace) -> None:
                     f"{folder}: {[main_value(kept_in(folder, protocol)) for protocol in protocols]}",
                     flush=True,
                 )
+
+
+def task_of(name: str, source: str) -> Task:
+    """The task as it is stored, or as we say it where that says too little."""
+    own = OWN / f"{name.replace('/', '-')}.yaml"
+    return Task.load(Database.load(source), own if own.is_file() else name.partition("/")[2])
+
+
+def arm_name(model: str, history: bool) -> str:
+    return f"{model}{' + history' if history else ''}"
 
 
 def folder_of(runs: Path, name: str, model: str, history: bool, seed: int) -> Path:
@@ -86,7 +95,7 @@ def main_value(found: dict[str, Any] | None) -> float | None:
 def print_table(asked: argparse.Namespace) -> None:
     """A Markdown table: for each task and protocol the rule, and each model without and with history."""
     arms = [(model, history) for model in asked.models for history in (False, True)]
-    names = [f"{model}{' + history' if history else ''}" for model, history in arms]
+    names = [arm_name(*arm) for arm in arms]
     heads = ["task", "protocol", "metric", RULE, *names]
     print("| " + " | ".join(heads) + " |\n|" + "---|" * len(heads))
     for name in asked.tasks:

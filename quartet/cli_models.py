@@ -211,16 +211,11 @@ def evaluate(
 
     - `quartet evaluate runs/a runs/b runs/c` measures the mean of three runs of one task, and each of them.
     """
-    from quartet.database.database import Database
     from quartet.evaluate import evaluate_runs, keep_evaluation
-    from quartet.run import Run
     from quartet.show import console
     from quartet.show_training import evaluation_view
-    from quartet.tasks import Task
 
-    opened = [Run.open(run) for run in runs]
-    facts = opened[0].read("task.json")
-    task = Task.load(Database.load(source or facts["source"], schema), facts["path"])
+    opened, task = _with_task(runs, source, schema)
     for run in opened:
         run.check_task(task)
     found = evaluate_runs(opened, task, split, protocol, report)
@@ -307,14 +302,9 @@ def submit(
     """Write a task's files for the RelBench board, and read them back as strictly as it does."""
     from dataclasses import asdict
 
-    from quartet.database.database import Database
-    from quartet.run import Run
     from quartet.submit import check_submission, summary, write_submission
-    from quartet.tasks import Task
 
-    opened = [Run.open(run) for run in runs]
-    facts = opened[0].read("task.json")
-    task = Task.load(Database.load(source or facts["source"], schema), facts["path"])
+    opened, task = _with_task(runs, source, schema)
     found = check_submission(out, task) if check else write_submission(opened, task, out, report)
     if json:
         import json as json_module
@@ -323,6 +313,17 @@ def submit(
     else:
         print("\n".join(printable(line) for line in summary(found).splitlines()))
     say(f"Valid. Once all tasks of a board are there: python -m relbench.submit {out}")
+
+
+def _with_task(folders: list[Path], source: str | None, schema: Path | None) -> tuple[list[Run], Task]:
+    """Runs, and the task of the first, over the database that it was trained on or another."""
+    from quartet.database.database import Database
+    from quartet.run import Run
+    from quartet.tasks import Task
+
+    runs = [Run.open(folder) for folder in folders]
+    facts = runs[0].read("task.json")
+    return runs, Task.load(Database.load(source or facts["source"], schema), facts["path"])
 
 
 def _entities(text: str | None) -> list[str] | None:

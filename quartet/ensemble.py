@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from quartet.database.database import Database
 from quartet.errors import UsageError
 from quartet.findings import Finding
-from quartet.predict import Predictor, Question
+from quartet.predict import Predictor, Question, score_columns
 from quartet.samplers.context import Progress
 
 _SAME = ("name", "type", "entity_table", "target", "horizon", "classes")  # of the tasks of all members
@@ -79,15 +79,14 @@ class Ensemble:
         """The mean of the members' scores, of calibrated ones where all have them; `progress` counts seeds of each."""
         tables = [m.score(question, progress) for m, question in zip(self.members, questions, strict=True)]
         classes = self.members[0].checkpoint.task["classes"]
-        found = {name: tables[0][name] for name in tables[0].column_names[:2]}  # key and time
+        about = {name: tables[0][name] for name in tables[0].column_names[:2]}  # key and time
         if classes:
             scores = np.stack([_mean(tables, f"score_{name}") for name in classes], 1)
-            found["predicted"] = pa.array([classes[place] for place in scores.argmax(1)])
-            return pa.table(found | {f"score_{c}": scores[:, place] for place, c in enumerate(classes)})
-        found["score"] = pa.array(_mean(tables, "score"))
-        if all("calibrated" in table.column_names for table in tables):
-            found["calibrated"] = pa.array(_mean(tables, "calibrated"))
-        return pa.table(found)
+        else:
+            scores = _mean(tables, "score")
+        are_calibrated = all("calibrated" in table.column_names for table in tables)
+        calibrated = _mean(tables, "calibrated") if are_calibrated else None
+        return pa.table(about | score_columns(scores, classes, calibrated))
 
 
 def _mean(tables: Sequence[pa.Table], name: str) -> NDArray[np.float64]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -81,8 +82,17 @@ def evaluate_runs(
     labels = task.vault.open(f"evaluate {names}") if split == "test" else task.seeds(split).target
     target = np.asarray(labels)
     views = {run.recipe.history: recipe_task(task, run.recipe, protocol) for run in runs}
-    found = [
-        _run_scores(run, member, views[run.recipe.history], split, protocol)
+
+    @lru_cache(maxsize=1)  # of one run for its scores and the rules; of many, not all in memory at once
+    def question(member: Predictor) -> Question:
+        view = views[member.checkpoint.recipe.history]
+        features = FeatureTable.encode(view.database, member.checkpoint.statistics)
+        return Question(view.database, features, protocol_seeds(view, split, protocol))
+
+    found = [  # what a run kept or, under another protocol than it was trained with, live scores
+        _kept_scores(run, split)
+        if protocol == run.recipe.protocol
+        else member.checkpoint.target.scores(member.ask(question(member)))
         for run, member in zip(runs, members, strict=True)
     ]
     scores = _named(runs, found)
@@ -93,7 +103,7 @@ def evaluate_runs(
     if with_rules:
         knowing_most = next(member for member in members if member.checkpoint.recipe.history == has_history)
         closing = replace(seeds, target=labels) if protocol == "rolling" else None
-        scores |= _rule_scores(task, knowing_most, seeds, closing, report)
+        scores |= _rule_scores(task, question(knowing_most), closing, report)
     train = np.asarray(task.seeds("train").target) if task.spec.type == "regression" else None
     measured = tuple(
         Row(name, measures(task.spec.type, target, score, entity=seeds.node, train_target=train))
@@ -104,18 +114,18 @@ def evaluate_runs(
 
 
 def _rule_scores(
-    task: Task, member: Predictor, seeds: Seeds, closing: Seeds | None, report: Callable[[Finding], None]
+    task: Task, question: Question, closing: Seeds | None, report: Callable[[Finding], None]
 ) -> dict[str, Scores]:
-    """What the trivial rules say of seeds; they read the features of a model.
+    """What the trivial rules answer to a question.
 
     `closing`: with labels that are known once their windows have closed, under `rolling` those of the split itself.
     """
-    rows, left_out = fit_baselines(task, FeatureTable.encode(task.database, member.checkpoint.statistics))
+    rows, left_out = fit_baselines(task, question.features)
     for finding in left_out:
         report(finding)
     if closing is not None:
         rows = knowing(rows, closing)
-    return {row.name: row.predict(seeds) for row in rows}
+    return {row.name: row.predict(question.seeds) for row in rows}
 
 
 def score_on_test(run: Run, task: Task) -> tuple[str, float]:
@@ -144,15 +154,6 @@ def _named(runs: Sequence[Run], members: Sequence[Scores]) -> dict[str, Scores]:
         history = ", history" if recipe.history else ""
         found[f"{number}: {recipe.model.architecture}{history}, random seed {recipe.rng_seed}"] = scores
     return found
-
-
-def _run_scores(run: Run, member: Predictor, task: Task, split: Split, protocol: Protocol) -> Scores:
-    """The scores that the run kept, or live ones under another protocol than it was trained with."""
-    if protocol == run.recipe.protocol:
-        return _kept_scores(run, split)
-    features = FeatureTable.encode(task.database, member.checkpoint.statistics)
-    question = Question(task.database, features, protocol_seeds(task, split, protocol))
-    return member.checkpoint.target.scores(member.ask(question))
 
 
 def _kept_scores(run: Run, split: Split) -> Scores:

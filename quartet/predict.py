@@ -182,16 +182,22 @@ class Predictor:
             "time": to_arrow(seeds.time),
         }
         classes = self.checkpoint.task.get("classes")
-        if classes:
-            best = scores.argmax(1)
-            columns["predicted"] = pa.array([classes[place] for place in best])
-            columns |= {f"score_{name}": pa.array(scores[:, place]) for place, name in enumerate(classes)}
-        else:
-            columns["score"] = pa.array(scores)
-            said = self.checkpoint.facts.get("calibration")
-            if said:
-                columns["calibrated"] = pa.array(Calibration(**said)(answer[:, 0]))
-        return pa.table(columns)
+        said = None if classes else self.checkpoint.facts.get("calibration")
+        calibrated = Calibration(**said)(answer[:, 0]) if said else None
+        return pa.table(columns | score_columns(scores, classes, calibrated))
+
+
+def score_columns(
+    scores: NDArray[np.float64], classes: Sequence[Any] | None, calibrated: NDArray[np.float64] | None
+) -> dict[str, pa.Array]:
+    """What is said of each seed: its score, also calibrated where that is known, or the best class and all scores."""
+    if classes:
+        best = pa.array([classes[place] for place in scores.argmax(1)])
+        return {"predicted": best} | {
+            f"score_{c}": pa.array(scores[:, place]) for place, c in enumerate(classes)
+        }
+    found = {"score": pa.array(scores)}
+    return found if calibrated is None else found | {"calibrated": pa.array(calibrated)}
 
 
 def _seeds(

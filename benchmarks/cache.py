@@ -23,16 +23,16 @@ from rich.console import Console
 from rich.table import Table
 from shop import START, YEARS, shop
 
-from quartet.cache import cache_digest, cached_sample, estimate, open_cache, write_cache
-from quartet.config import SamplerConfig
-from quartet.database.database import Database
+from quartet.config import SamplingConfig
+from quartet.contexts import Context, cached_sample, sample, select
+from quartet.contexts.cache.build import cache_digest, estimate
+from quartet.contexts.cache.read import open_cache
+from quartet.contexts.cache.write import write_cache
+from quartet.database import Database
 from quartet.graph import TemporalGraph
-from quartet.samplers import Context, sample
-from quartet.samplers.select import select
-from quartet.tasks import Task
-from quartet.tasks.seeds import Seeds
+from quartet.tasks import Seeds, Task
 
-CONFIG = SamplerConfig()
+CONFIG = SamplingConfig()
 BATCH = 512
 NUM_BATCHES = 200
 REL_F1 = Path(__file__).resolve().parents[2] / "shared" / "data" / "rel-f1"

@@ -15,11 +15,10 @@ import numpy as np
 
 from benchmarks.history import PROTOCOLS, arm_name, folder_of, task_of
 from benchmarks.results import options, shown_metric, source_of
-from quartet.evaluate import Evaluation, evaluate_runs
-from quartet.run import Run
-from quartet.splits import Protocol, Split
-from quartet.tasks import Task
-from quartet.threads import use_threads
+from quartet.config import Protocol
+from quartet.machine import use_threads
+from quartet.runs import Evaluation, Run, evaluate_runs
+from quartet.tasks import Split, Task
 
 ARMS = [(model, history) for model in ("quartet", "lightgbm") for history in (False, True)]
 VIEWS: tuple[tuple[Split, Protocol], ...] = (

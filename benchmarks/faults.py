@@ -27,14 +27,14 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from quartet.cache import open_cache, write_cache
-from quartet.config import SamplerConfig
+from quartet.config import SamplingConfig
+from quartet.contexts import Context, sample, select
+from quartet.contexts.cache.read import open_cache
+from quartet.contexts.cache.write import write_cache
 from quartet.errors import IntegrityError
-from quartet.files import PART
 from quartet.graph import TemporalGraph
-from quartet.samplers import Context, sample
-from quartet.samplers.select import select
-from quartet.tasks.seeds import Seeds
+from quartet.machine.files import PART
+from quartet.tasks import Seeds
 
 OLD, NEW = "a" * 64, "b" * 64
 NUM_SEEDS = 6_000  # about 16 MB
@@ -72,7 +72,7 @@ def _contexts(num_seeds: int) -> Context:
     rng = np.random.default_rng(num_seeds)
     nodes = rng.choice(np.array(graph.nodes("customers")), num_seeds)
     times = rng.choice(graph.times[1:], num_seeds)
-    return sample(graph, Seeds(nodes, times, None), SamplerConfig())
+    return sample(graph, Seeds(nodes, times, None), SamplingConfig())
 
 
 def _kill_writers(folder: Path, kills: int, rng: random.Random) -> Counter[str]:
@@ -82,7 +82,7 @@ def _kill_writers(folder: Path, kills: int, rng: random.Random) -> Counter[str]:
     write_cache(folder / "source.h5", new, NEW)
     seconds = statistics.median(_write_seconds(folder / "timed.h5", new) for _ in range(9))
     context, found = multiprocessing.get_context("forkserver"), Counter[str]()
-    context.set_forkserver_preload(["h5py", "quartet.cache", "quartet.samplers.select"])
+    context.set_forkserver_preload(["h5py", "quartet.cache", "quartet.contexts.select"])
     for trial in range(kills):
         path = folder / str(trial) / "cache.h5"
         if trial % 2:

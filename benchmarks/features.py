@@ -20,8 +20,8 @@ import pyarrow as pa
 from rich.console import Console
 from rich.table import Table
 
-from quartet.database.database import Database
-from quartet.database.schema import FACTS, Schema, TableSchema
+from quartet.database import FACTS, Database, TableSchema
+from quartet.database.schema import Schema
 from quartet.features import FeatureStatistics, FeatureTable
 from quartet.times import NEVER
 

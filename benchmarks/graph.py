@@ -71,7 +71,8 @@ def _row(runs: list[dict[str, float]]) -> list[str]:
 def measure(links: int) -> dict[str, float]:
     from shop import shop
 
-    from quartet.graph import TemporalGraph, open_graph, save_graph
+    from quartet.graph import TemporalGraph
+    from quartet.graph.storage import open_graph, save_graph
 
     TemporalGraph.build(shop(1000))  # compile, or load the compiled code
     begin = time.perf_counter()

@@ -20,14 +20,12 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.results import kept_in, number, options, shown_metric, source_of, spread
-from quartet.config import changes_from_text
-from quartet.database.database import Database
-from quartet.evaluate import evaluate_run, keep_evaluation
-from quartet.recipe import Recipe
-from quartet.run import fit
-from quartet.splits import Protocol
+from quartet.config import Protocol, Recipe, changes_from_text
+from quartet.database import Database
+from quartet.machine import use_threads
+from quartet.runs import fit, keep_evaluation
+from quartet.runs.evaluate import evaluate_run
 from quartet.tasks import Task
-from quartet.threads import use_threads
 
 PROTOCOLS: tuple[Protocol, ...] = ("frozen", "rolling")
 RULE = "last 12 labels"

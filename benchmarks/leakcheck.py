@@ -31,10 +31,10 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from quartet.config import SamplerConfig
-from quartet.database.database import Database
-from tests.samplers.configs import configs
-from tests.samplers.named import Named, NamedSeed, World, future_rows
+from quartet.config import SamplingConfig
+from quartet.database import Database
+from tests.contexts.configs import configs
+from tests.contexts.named import Named, NamedSeed, World, future_rows
 from tests.strategies import Raw, interesting_times, random_db, scrambled_future, shuffled, without_future
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -108,14 +108,14 @@ def check_batch(work: tuple[int, int]) -> Found:
         suppress_health_check=list(HealthCheck),
     )
     @given(random_db(), configs(), st.integers(0, 2**32))
-    def check(raw: Raw, config: SamplerConfig, number: int) -> None:
+    def check(raw: Raw, config: SamplingConfig, number: int) -> None:
         check_database(raw, config, random.Random(number), found)
 
     check()
     return found
 
 
-def check_database(raw: Raw, config: SamplerConfig, rng: random.Random, found: Found) -> None:
+def check_database(raw: Raw, config: SamplingConfig, rng: random.Random, found: Found) -> None:
     database = Database.build(*raw)
     world, moment, rule = World(database), rng.choice(interesting_times(database)), config.time_rule
     seeds = world.some_seeds(moment, rule, 8, rng)
@@ -148,7 +148,7 @@ def _compare(
     seeds: list[NamedSeed],
     seen: list[Named],
     other: list[Named],
-    config: SamplerConfig,
+    config: SamplingConfig,
     found: Found,
 ) -> None:
     found.num_compared[name] += len(seeds)
@@ -189,7 +189,7 @@ def combinations() -> Iterator[tuple[str, list[str]]]:
 def check_digests() -> int:
     digests: Counter[str] = Counter()
     for hash_seed, wanted in combinations():
-        command = [sys.executable, "-m", "tests.samplers.digests", *wanted]
+        command = [sys.executable, "-m", "tests.contexts.digests", *wanted]
         environment = os.environ | {"PYTHONHASHSEED": hash_seed}
         lines = subprocess.run(
             command, env=environment, cwd=ROOT, capture_output=True, text=True, check=True

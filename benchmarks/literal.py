@@ -19,13 +19,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from quartet.nn.attention import CrossAttention, join_heads, split_heads
-from quartet.nn.branches import Latents
-from quartet.nn.encoders import Mix
-from quartet.nn.model import Quartet
-from quartet.samplers.context import Context
-from quartet.samplers.select import select
-from quartet.study.literal import cells_of_each
+from quartet.contexts import Context, select
+from quartet.models.branches import Latents
+from quartet.models.layers.attention import CrossAttention, join_heads, split_heads
+from quartet.models.layers.encoders import Mix
+from quartet.models.quartet import Quartet
+from quartet.paper.literal import cells_of_each
 from quartet.tokens import TableRows, TokenBatch, Tokenizer
 
 MICRO_BATCH = 16

@@ -301,8 +301,8 @@ MUTANTS = [
         FUTURE,
         (
             "samplers/context.py",
-            "        keys = seed_keys(self.graph, node, time, config.rng_seed, config.sampler)\n",
-            "        keys = seed_keys(self.graph, node, time, config.rng_seed, config.sampler)\n"
+            "        keys = seed_keys(self.graph, node, time, config.rng_seed, config.local_sampler)\n",
+            "        keys = seed_keys(self.graph, node, time, config.rng_seed, config.local_sampler)\n"
             "        keys = keys + np.arange(len(keys), dtype=np.uint64)\n",
         ),
     ),
@@ -616,8 +616,8 @@ MUTANTS = [
         "tests/test_history_models.py",
         (
             "checkpoint.py",
-            "with_history(database, spec, splits, upto, labels)",
-            "with_history(database, spec, splits, min(upto, splits.test), labels)",
+            "with_past_labels(database, spec, splits, upto, labels)",
+            "with_past_labels(database, spec, splits, min(upto, splits.test), labels)",
         ),
     ),
 ]

@@ -16,16 +16,15 @@ import statistics
 from pathlib import Path
 from typing import Any
 
-from quartet.config import changes_from_text
-from quartet.database.database import Database
-from quartet.evaluate import evaluate_run, keep_evaluation
-from quartet.metrics import main_metric
-from quartet.recipe import Recipe
-from quartet.run import Run, evaluation_name, train_run
-from quartet.show_training import epoch_line
+from quartet.cli.views.training import epoch_line
+from quartet.config import Recipe, changes_from_text
+from quartet.database import Database
+from quartet.evaluation import main_metric
+from quartet.machine import use_threads
+from quartet.runs import Run, evaluation_name, keep_evaluation, train_run
+from quartet.runs.evaluate import evaluate_run
 from quartet.tasks import Task
-from quartet.threads import use_threads
-from quartet.train import Epoch, prepare
+from quartet.training import Epoch, prepare
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
 TASKS = (

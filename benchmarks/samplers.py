@@ -21,24 +21,24 @@ from rich.console import Console
 from rich.table import Table
 from shop import shop
 
-from quartet.config import SamplerConfig
-from quartet.database.database import Database
-from quartet.database.schema import FACTS, ForeignKey, Schema, TableSchema, TimeColumn
+from quartet.config import SamplingConfig
+from quartet.contexts import sample
+from quartet.contexts.context import CHUNK
+from quartet.database import FACTS, Database, ForeignKey, TableSchema, TimeColumn
+from quartet.database.schema import Schema
 from quartet.graph import TemporalGraph
-from quartet.samplers import sample
-from quartet.samplers.context import CHUNK
 from quartet.tasks import Seeds
 
 CONSOLE = Console(width=110)
-LOCAL = SamplerConfig(branches=())
+LOCAL = SamplingConfig(branches=())
 PARTS = {
     "CRW (local context)": LOCAL,
-    "BFS2": SamplerConfig(sampler="bfs", branches=()),
-    "CRW + sketch": SamplerConfig(branches=("topology",)),
-    "CRW + look-alikes, 2 hops": SamplerConfig(branches=("collab",)),
-    "CRW + look-alikes, 4 hops": SamplerConfig(branches=("collab",), collab_hops=4),
-    "CRW + recent activity": SamplerConfig(branches=("temporal",)),
-    "everything": SamplerConfig(),
+    "BFS2": SamplingConfig(local_sampler="bfs", branches=()),
+    "CRW + sketch": SamplingConfig(branches=("topology",)),
+    "CRW + look-alikes, 2 hops": SamplingConfig(branches=("collab",)),
+    "CRW + look-alikes, 4 hops": SamplingConfig(branches=("collab",), collab_hops=4),
+    "CRW + recent activity": SamplingConfig(branches=("temporal",)),
+    "everything": SamplingConfig(),
     "CRW, random truncation": LOCAL.changed(truncation="random"),
     "CRW, no truncation": LOCAL.changed(max_recent=None),
     "CRW, no restart": LOCAL.changed(restart_prob=0.0),

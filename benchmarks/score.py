@@ -44,7 +44,7 @@ def main() -> None:
         model, source, entity, start = chosen.first
         print(json.dumps(first_score(Path(model), source, entity, float(start))))
         return
-    from quartet.show import console, new_grid
+    from quartet.drawing.terminal import console, new_grid
 
     right = ("seeds/s", "2 threads", "CPU ms/seed", "with 2", "sampling", "tokens", "model")
     rates = new_grid("Batch scoring", "task", *right, right=right)
@@ -75,21 +75,21 @@ class Work:
     def of(source: str, name: str, count: int) -> Work:
         import numpy as np
 
-        from quartet.checkpoint import Checkpoint
-        from quartet.database.database import Database
+        from quartet.config import Recipe
+        from quartet.database import Database
         from quartet.features import FeatureTable
         from quartet.graph import TemporalGraph
-        from quartet.nn.model import Quartet
-        from quartet.nn.parts import ModelSchema
-        from quartet.nn.targets import fit_target
-        from quartet.predict import Predictor, Question
-        from quartet.recipe import Recipe
-        from quartet.run import task_facts
+        from quartet.models.quartet import Quartet
+        from quartet.runs import Predictor
+        from quartet.runs.checkpoint import Checkpoint
+        from quartet.runs.predict import Question
+        from quartet.runs.run import task_facts
         from quartet.tasks import Seeds, Task
+        from quartet.training import ModelSchema, fit_output
 
         task, recipe = Task.load(Database.load(source), name), Recipe.load("small")
-        features, target = FeatureTable.fit(task.database, task.splits.val), fit_target(task)
-        schema = ModelSchema(features.layouts, recipe.sampler.num_hops, target.num_outputs)
+        features, target = FeatureTable.fit(task.database, task.splits.val), fit_output(task)
+        schema = ModelSchema(features.layouts, recipe.sampling.num_hops, target.num_outputs)
         model = Quartet(recipe.model, schema).eval()
         checkpoint = Checkpoint(model, recipe, target, features.statistics, task_facts(task), {})
         seeds = task.seeds("train")
@@ -100,7 +100,7 @@ class Work:
         return Work(Predictor(checkpoint), question, TemporalGraph.build(task.database), entity)
 
     def save(self, folder: Path) -> None:
-        from quartet.checkpoint import save_checkpoint
+        from quartet.runs.checkpoint import save_checkpoint
 
         save_checkpoint(self.predictor.checkpoint, folder)
 
@@ -136,16 +136,16 @@ def score(work: Work, threads: int) -> tuple[float, float]:
     """Seconds by the clock and of CPU for what `Predictor.ask` does once the graph is there."""
     import torch
 
-    from quartet.predict import answers
-    from quartet.samplers.context import sample
+    from quartet.contexts import sample
+    from quartet.runs import answers
     from quartet.tokens import Tokenizer
 
     checkpoint = work.predictor.checkpoint
     torch.set_num_threads(threads)
     wall, cpu = time.perf_counter(), time.process_time()
-    context = sample(work.graph, work.question.seeds, checkpoint.recipe.sampler, threads)
+    context = sample(work.graph, work.question.seeds, checkpoint.recipe.sampling, threads)
     tokenizer = Tokenizer(work.graph, work.question.features)
-    checkpoint.target.scores(answers(checkpoint.model, tokenizer, context))
+    checkpoint.output.scores(answers(checkpoint.model, tokenizer, context))
     return time.perf_counter() - wall, time.process_time() - cpu
 
 
@@ -154,21 +154,20 @@ def shares(work: Work) -> Laps:
     import numpy as np
     import torch
 
-    from quartet.predict import BATCH
-    from quartet.samplers.context import sample
-    from quartet.samplers.select import select
+    from quartet.contexts import sample, select
+    from quartet.runs import BATCH
     from quartet.tokens import Tokenizer
 
     checkpoint, laps = work.predictor.checkpoint, Laps()
     torch.set_num_threads(1)
     tokenizer = Tokenizer(work.graph, work.question.features)
     with laps.of("sampling"):
-        context = sample(work.graph, work.question.seeds, checkpoint.recipe.sampler, 1)
+        context = sample(work.graph, work.question.seeds, checkpoint.recipe.sampling, 1)
     for first in range(0, len(context), BATCH):
         with laps.of("tokens"):
             batch = tokenizer(select(context, np.arange(len(context))[first : first + BATCH]))
         with laps.of("model"), torch.inference_mode():
-            checkpoint.target.scores(checkpoint.model(batch).double().numpy())
+            checkpoint.output.scores(checkpoint.model(batch).double().numpy())
     return laps
 
 
@@ -215,11 +214,11 @@ def first_score(model: Path, source: str, entity: str, start: float) -> dict[str
     with laps.of("imports"):
         import torch
 
-        from quartet.database.database import Database
+        from quartet.cli.views.training import scores_view
+        from quartet.contexts import sample
+        from quartet.database import Database
         from quartet.graph import TemporalGraph
-        from quartet.predict import Predictor, answers
-        from quartet.samplers.context import sample
-        from quartet.show_training import scores_view
+        from quartet.runs import Predictor, answers
         from quartet.tokens import Tokenizer
     torch.set_num_threads(1)
     with laps.of("model"):
@@ -232,7 +231,7 @@ def first_score(model: Path, source: str, entity: str, start: float) -> dict[str
         graph = TemporalGraph.build(question.database)
     checkpoint = predictor.checkpoint
     with laps.of("sampling"):
-        context = sample(graph, question.seeds, checkpoint.recipe.sampler, 1)
+        context = sample(graph, question.seeds, checkpoint.recipe.sampling, 1)
     with laps.of("answer"):
         answer = answers(checkpoint.model, Tokenizer(graph, question.features), context)
         table = question.database[predictor.entity_table]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from quartet.database.database import Database
-from quartet.database.schema import FACTS, ForeignKey, Schema, TableSchema, TimeColumn
+from quartet.database import FACTS, Database, ForeignKey, TableSchema, TimeColumn
+from quartet.database.schema import Schema
 
 START = np.datetime64("2015-01-01", "s").astype(np.int64)
 YEARS = 8

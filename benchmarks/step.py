@@ -47,16 +47,14 @@ from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
 from quartet.config import ModelConfig
-from quartet.database.database import Database
+from quartet.contexts import Context, sample, select
+from quartet.database import Database
 from quartet.features import FeatureTable
 from quartet.graph import TemporalGraph
-from quartet.nn.accumulate import backward_in_parts
-from quartet.nn.model import Quartet
-from quartet.nn.parts import ModelSchema
-from quartet.samplers.context import Context, sample
-from quartet.samplers.select import select
+from quartet.models.quartet import Quartet
 from quartet.tasks import Seeds, Task
 from quartet.tokens import Tokenizer
+from quartet.training import ModelSchema, backward_in_parts
 
 CONSOLE = Console(width=130)
 REL_F1 = Path(__file__).resolve().parents[2] / "shared" / "data" / "rel-f1"
@@ -78,7 +76,7 @@ class Case:
 
     @property
     def schema(self) -> ModelSchema:
-        return ModelSchema(self.tokenizer.features.layouts, ModelConfig().sampler().num_hops)
+        return ModelSchema(self.tokenizer.features.layouts, ModelConfig().sampling().num_hops)
 
 
 def main() -> None:
@@ -149,7 +147,7 @@ def _with_columns(database: Database, numbers: int = 4, categories: int = 3) -> 
 
 def batch_of(graph: TemporalGraph, seeds: Seeds, batch: int) -> Context:
     chosen = np.random.default_rng(0).permutation(len(seeds))[:batch]
-    return sample(graph, Seeds(seeds.node[chosen], seeds.time[chosen], None), ModelConfig().sampler())
+    return sample(graph, Seeds(seeds.node[chosen], seeds.time[chosen], None), ModelConfig().sampling())
 
 
 # --- the comparison ---------------------------------------------------------------------------------

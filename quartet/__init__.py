@@ -14,22 +14,19 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from quartet.config import ModelConfig, SamplerConfig
-    from quartet.database.database import Database
-    from quartet.database.schema import Schema
-    from quartet.ensemble import Ensemble
+    from quartet.config import ModelConfig, Recipe, SamplingConfig
+    from quartet.contexts import sample
+    from quartet.database import Database, Schema
     from quartet.errors import QuartetError
-    from quartet.export import write_relbench
     from quartet.features import FeatureTable
-    from quartet.graph import TemporalGraph, open_graph, save_graph
-    from quartet.nn.model import Quartet
-    from quartet.nn.parts import ModelSchema
-    from quartet.predict import Predictor
-    from quartet.recipe import Recipe
-    from quartet.run import fit
-    from quartet.samplers import sample
-    from quartet.tasks import Seeds, Task, lint
+    from quartet.graph import TemporalGraph
+    from quartet.graph.storage import open_graph, save_graph
+    from quartet.models.quartet import Quartet
+    from quartet.runs import Ensemble, Predictor
+    from quartet.runs.run import fit
+    from quartet.tasks import Seeds, Task, lint, write_relbench
     from quartet.tokens import Tokenizer
+    from quartet.training import ModelSchema
 
 __all__ = [
     "Database",
@@ -41,7 +38,7 @@ __all__ = [
     "Quartet",
     "QuartetError",
     "Recipe",
-    "SamplerConfig",
+    "SamplingConfig",
     "Schema",
     "Seeds",
     "Task",
@@ -57,27 +54,27 @@ __all__ = [
 
 # Names are fetched when they are first used: `quartet --help` waits for no compiler and no data frames.
 _HOMES = {
-    "Database": "quartet.database.database",
-    "Ensemble": "quartet.ensemble",
+    "Database": "quartet.database",
+    "Ensemble": "quartet.runs",
     "FeatureTable": "quartet.features",
     "ModelConfig": "quartet.config",
-    "ModelSchema": "quartet.nn.parts",
-    "Predictor": "quartet.predict",
-    "Quartet": "quartet.nn.model",
+    "ModelSchema": "quartet.training",
+    "Predictor": "quartet.runs",
+    "Quartet": "quartet.models.quartet",
     "QuartetError": "quartet.errors",
-    "Recipe": "quartet.recipe",
-    "SamplerConfig": "quartet.config",
-    "Schema": "quartet.database.schema",
+    "Recipe": "quartet.config",
+    "SamplingConfig": "quartet.config",
+    "Schema": "quartet.database",
     "Seeds": "quartet.tasks",
     "Task": "quartet.tasks",
     "TemporalGraph": "quartet.graph",
     "Tokenizer": "quartet.tokens",
-    "fit": "quartet.run",
+    "fit": "quartet.runs.run",
     "lint": "quartet.tasks",
-    "open_graph": "quartet.graph",
-    "sample": "quartet.samplers",
-    "save_graph": "quartet.graph",
-    "write_relbench": "quartet.export",
+    "open_graph": "quartet.graph.storage",
+    "sample": "quartet.contexts",
+    "save_graph": "quartet.graph.storage",
+    "write_relbench": "quartet.tasks",
 }
 
 

@@ -81,3 +81,8 @@ def examples(values: Iterable[object], limit: int = 3) -> str:
         text = str(value)
         shown.append(text if len(text) <= 40 else text[:37] + "...")
     return f"({', '.join(shown)})"
+
+
+def printable(text: object) -> str:
+    """Returns the text with a mark in place of every control character, so that data cannot give orders to a terminal."""
+    return "".join(letter if letter.isprintable() else "�" for letter in str(text))

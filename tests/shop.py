@@ -56,8 +56,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from quartet.database.database import Database
-from quartet.database.schema import FACTS, ForeignKey, Schema, TableSchema, TimeColumn
+from quartet.database import FACTS, Database, ForeignKey, TableSchema, TimeColumn
+from quartet.database.schema import Schema
 
 DAY = 86_400 * 10**9
 FIRST_DAY = 19_723 * DAY  # 2024-01-01

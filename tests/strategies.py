@@ -22,8 +22,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from quartet.causal import TimeRule
-from quartet.database.database import Database
-from quartet.database.schema import FACTS, ForeignKey, MissingTime, Schema, TableSchema, TimeColumn
+from quartet.database import FACTS, Database, ForeignKey, TableSchema, TimeColumn
+from quartet.database.schema import MissingTime, Schema
 from quartet.times import NEVER, STATIC
 from tests.reference.graph import Cell, Row, dated_rows, key_of, rows_of, unit_of
 

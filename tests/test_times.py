@@ -24,9 +24,9 @@ from quartet.times import (
     NEVER,
     STATIC,
     parse_instant,
-    parse_span,
+    parse_length,
     show_instant,
-    show_span,
+    show_length,
     to_arrow,
     to_utc,
 )
@@ -458,7 +458,7 @@ def test_every_day_of_the_calendar(year: int) -> None:
 @example(span=DAY - 1)
 @example(span=NEVER - 1)
 def test_a_span_shown_reads_back(span: int) -> None:
-    assert parse_span(show_span(span), "x") == span
+    assert parse_length(show_length(span), "x") == span
 
 
 # --- refusals -------------------------------------------------------------------------------------
@@ -843,7 +843,7 @@ HOUR, MINUTE = 3600 * SECOND, 60 * SECOND
     ],
 )
 def test_spans(text: str, expected: int) -> None:
-    assert parse_span(text, "horizon") == expected
+    assert parse_length(text, "horizon") == expected
 
 
 SPAN_FIX = "Fix: write it as 30 days, 7d, 12 hours, 1 week, 90 min, 365 days 06:00:00, P30D or PT12H"
@@ -854,14 +854,14 @@ SPAN_FIX = "Fix: write it as 30 days, 7d, 12 hours, 1 week, 90 min, 365 days 06:
     ["", "30", "days", "1.5 days", "5 m", "7 dayz", "P", "PT", "P30", "1 day ago", "1 day 06:60:00", "٣d"],
 )
 def test_t15_for_what_is_no_span(text: str) -> None:
-    assert refusal(parse_span, text, "horizon") == (
+    assert refusal(parse_length, text, "horizon") == (
         f'error[T15] horizon: "{text}" is not a length of time. {SPAN_FIX}'
     )
 
 
 @pytest.mark.parametrize("text", ["1 month", "2 years", "1y", "3mo", "P1M", "P1Y", "P1Y2D", "1 quarter"])
 def test_t15_for_spans_whose_length_varies(text: str) -> None:
-    assert refusal(parse_span, text, "horizon") == (
+    assert refusal(parse_length, text, "horizon") == (
         f'error[T15] horizon: "{text}" has no fixed length, as months and years vary. '
         "Fix: say it in days, such as 30 days or 365 days"
     )
@@ -869,7 +869,7 @@ def test_t15_for_spans_whose_length_varies(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["0 days", "-7 days", "-P7D", "P0D", "00:00:00"])
 def test_t15_for_spans_not_above_zero(text: str) -> None:
-    assert refusal(parse_span, text, "horizon") == (
+    assert refusal(parse_length, text, "horizon") == (
         f'error[T15] horizon: "{text}" is not above zero. {SPAN_FIX}'
     )
 
@@ -879,10 +879,10 @@ def test_t15_for_spans_not_above_zero(text: str) -> None:
 )
 def test_t15_for_spans_too_long_to_store(text: str) -> None:
     shown = text if len(text) <= 24 else text[:21] + "..."
-    assert refusal(parse_span, text, "horizon") == (
+    assert refusal(parse_length, text, "horizon") == (
         f'error[T15] horizon: "{shown}" is longer than this version stores, 106,751 days. {SPAN_FIX}'
     )
-    assert parse_span("106751 days", "horizon") == 106_751 * DAY
+    assert parse_length("106751 days", "horizon") == 106_751 * DAY
 
 
 @pytest.mark.parametrize(
@@ -902,7 +902,7 @@ def test_t15_for_spans_too_long_to_store(text: str) -> None:
     ],
 )
 def test_showing_spans(ns: int, shown: str) -> None:
-    assert show_span(ns) == shown
+    assert show_length(ns) == shown
 
 
 # --- back to Arrow --------------------------------------------------------------------------------
@@ -932,7 +932,7 @@ def core_digest() -> str:
     results += [read(["2024-07-01 12:00"], timezone=zone) for zone in ZONES]
     results += [read([date(2024, 7, 1)], pa.date32()), read(["1/7/2024 3PM"], format="%d/%m/%Y %I%p")]
     results += [parse_instant(datetime(2024, 7, 1, 12), "x"), parse_instant(date(2024, 3, 31), "x")]
-    results += [parse_instant(np.datetime64("2024-03-10T02:30"), "x"), parse_span("1 day", "x")]
+    results += [parse_instant(np.datetime64("2024-03-10T02:30"), "x"), parse_length("1 day", "x")]
     results += [show_instant(ns) for ns in SPELT]
     return hashlib.sha256(repr(results).encode()).hexdigest()
 

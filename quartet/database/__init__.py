@@ -1,1 +1,47 @@
 """The database floor: tables, keys, times, links; readers for every kind of source."""
+
+from quartet.database.columns import canonical, is_plain
+from quartet.database.database import Database
+from quartet.database.hashing import hash_rows, is_hashable, mix, salt_of
+from quartet.database.inference.evidence import Possible
+from quartet.database.inference.names import singular, split, word_set
+from quartet.database.keys import KeyColumn
+from quartet.database.readers.relbench import is_relbench
+from quartet.database.relations import Relation
+from quartet.database.schema import (
+    COLUMN_KINDS,
+    FACTS,
+    ForeignKey,
+    Origin,
+    TableSchema,
+    TimeColumn,
+    quoted,
+    read_yaml,
+)
+from quartet.database.table import Table
+
+__all__ = [
+    "COLUMN_KINDS",
+    "FACTS",
+    "Database",
+    "ForeignKey",
+    "KeyColumn",
+    "Origin",
+    "Possible",
+    "Relation",
+    "Table",
+    "TableSchema",
+    "TimeColumn",
+    "canonical",
+    "hash_rows",
+    "is_hashable",
+    "is_plain",
+    "is_relbench",
+    "mix",
+    "quoted",
+    "read_yaml",
+    "salt_of",
+    "singular",
+    "split",
+    "word_set",
+]

@@ -13,9 +13,10 @@ import numpy as np
 import pyarrow as pa
 
 from quartet.causal import TimeRule, visible
-from quartet.database.infer import Possible, infer
-from quartet.database.inherit import inherit_times
-from quartet.database.readers import read_source
+from quartet.database.inference.evidence import Possible
+from quartet.database.inference.infer import infer
+from quartet.database.inference.inherit import inherit_times
+from quartet.database.readers.read import read_source
 from quartet.database.relations import Relation, relate
 from quartet.database.schema import ForeignKey, Schema, TableSchema
 from quartet.database.source import Source

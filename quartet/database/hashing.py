@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
+from functools import cache
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from quartet.compiled import compiled
 from quartet.database.columns import is_binary
+from quartet.machine import compiled
 
 Hashes = NDArray[np.uint64]
 
@@ -97,10 +99,15 @@ def _hash_bytes(chunk: pa.Array) -> Hashes:
     _, offsets, data = chunk.buffers()
     starts = np.frombuffer(offsets, dtype=np.int64)[chunk.offset : chunk.offset + len(chunk) + 1]
     letters = np.frombuffer(data, dtype=np.uint8) if data is not None else np.empty(0, dtype=np.uint8)
-    return mix(_fnv1a(starts, letters))
+    return mix(_compiled_fnv1a()(starts, letters))
 
 
-@compiled
+@cache
+def _compiled_fnv1a() -> Any:
+    """Compiled at its first use: whoever only looks at a database waits for no compiler."""
+    return compiled(_fnv1a)
+
+
 def _fnv1a(starts: NDArray[np.int64], letters: NDArray[np.uint8]) -> Hashes:
     hashes = np.empty(len(starts) - 1, dtype=np.uint64)
     for row in range(len(hashes)):

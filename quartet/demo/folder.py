@@ -13,10 +13,9 @@ import yaml
 
 from quartet.demo.tables import RECIPES, make_tables, read_package
 from quartet.errors import IntegrityError, ResourceError
-from quartet.files import user_cache
-from quartet.sandbox import run_task_sql
-from quartet.splits import SPLITS, Split, Splits, forecast_times
-from quartet.times import parse_instant, parse_span, to_utc
+from quartet.machine import user_cache
+from quartet.tasks import SPLITS, Split, Splits, forecast_times, run_task_sql
+from quartet.times import parse_instant, parse_length, to_utc
 
 FORMAT = 1  # part of the folder's name: raise it with every change of the tables, tasks or labels
 VAL_TIMESTAMP = "2013-10-01"
@@ -112,7 +111,7 @@ def _rename_unless_there(built: Path, folder: Path) -> None:
 def make_labels(tables: Mapping[str, pa.Table], task: Mapping[str, Any]) -> dict[Split, pa.Table]:
     """The labels of a task in each split, in the order in which RelBench keeps them."""
     splits = Splits(parse_instant(VAL_TIMESTAMP, "val"), parse_instant(TEST_TIMESTAMP, "test"))
-    horizon = parse_span(task["timedelta"], "timedelta")
+    horizon = parse_length(task["timedelta"], "timedelta")
     order = [(task["time_col"], "ascending"), (task["entity_col"], "ascending")]
     labels = {}
     for split in SPLITS:

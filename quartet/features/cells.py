@@ -17,8 +17,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from quartet.causal import visible
-from quartet.database.columns import canonical, is_plain
-from quartet.database.table import Table
+from quartet.database import Table, canonical, is_plain
 
 # What a type can hold, whatever its width: a column must stay in its family from training to prediction.
 Family = Literal["number", "truth", "time", "text", "number list", "text list", "nothing", "other"]

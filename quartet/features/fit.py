@@ -9,8 +9,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from quartet.database.database import Database
-from quartet.database.table import Table
+from quartet.database import Database, Table
 from quartet.features.arrays import Kind, TableLayout
 from quartet.features.cells import visible_cells
 from quartet.features.columns import (

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from quartet.compiled import compiled
+from quartet.machine import compiled
 
 SHORTEST, LONGEST = 3, 5
 _START = np.uint64(0xCBF29CE484222325)

@@ -23,9 +23,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from quartet.database.database import Database
-from quartet.database.names import singular, split, word_set
-from quartet.database.table import Table
+from quartet.database import Database, Table, singular, split, word_set
 from quartet.errors import SchemaError, examples
 from quartet.features.arrays import Kind
 from quartet.features.cells import Cells, Family, split_parts, visible_cells

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from quartet.database.database import Database
-from quartet.database.table import Table
+from quartet.database import Database, Table
 from quartet.errors import SchemaError, did_you_mean, examples
 from quartet.features.arrays import CALENDAR, TableFeatures, TableLayout
 from quartet.features.cells import MOST_LETTERS, Cells, Family, cells_of, family_of

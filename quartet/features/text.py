@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from quartet.errors import ResourceError, UsageError
-from quartet.files import new_file, user_cache
+from quartet.machine import new_file, user_cache
 
 Vectors = NDArray[np.float32]
 Arrays = Mapping[str, NDArray[Any]]
@@ -116,7 +116,7 @@ def _columns(buckets: NDArray[np.int32]) -> NDArray[np.int32]:
 
 def _sample(texts: list[str]) -> list[str]:
     """The texts with the smallest hashes, sorted: neither choice nor order depends on anything but the texts."""
-    from quartet.database.hashing import hash_rows
+    from quartet.database import hash_rows
 
     hashes = hash_rows([pa.chunked_array([pa.array(texts, pa.string())])], "text", len(texts))
     chosen = [texts[place] for place in np.argsort(hashes)[:_MOST_TEXTS]]
@@ -162,7 +162,7 @@ def _basis(rows: tuple[NDArray[Any], ...], buckets: NDArray[np.int32], size: int
 
 def _signs(buckets: NDArray[np.int32], width: int) -> Vectors:
     """A fixed matrix of +1 and -1, one row for each bucket."""
-    from quartet.database.hashing import mix
+    from quartet.database import mix
 
     number = buckets[:, None] * np.int64(width) + np.arange(width)
     return np.where(mix(number.view(np.uint64)) >> np.uint64(63), 1, -1).astype(np.float32)

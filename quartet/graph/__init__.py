@@ -1,6 +1,6 @@
 """The graph floor: rows as nodes, foreign keys as edges, sorted by time."""
 
-from quartet.graph.storage import open_graph, save_graph
+from quartet.graph.kernels import visible_end
 from quartet.graph.temporal import TemporalGraph
 
-__all__ = ["TemporalGraph", "open_graph", "save_graph"]
+__all__ = ["TemporalGraph", "visible_end"]

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quartet.compiled import compiled
+from quartet.machine import compiled
 
 Ints = NDArray[Any]
 

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from quartet.errors import IntegrityError, UsageError
-from quartet.files import new_folder
 from quartet.graph.temporal import TemporalGraph
+from quartet.machine import new_folder
 
 FORMAT = "quartet-graph"
 VERSION = 1

@@ -19,9 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quartet.causal import TimeRule, last_visible_rank
-from quartet.database.database import Database
-from quartet.database.hashing import hash_rows, is_hashable
-from quartet.database.table import Table
+from quartet.database import Database, Table, hash_rows, is_hashable
 from quartet.errors import ResourceError
 from quartet.graph.kernels import (
     Ints,

@@ -18,15 +18,13 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from quartet.causal import num_visible, visible
-from quartet.database.database import Database
-from quartet.database.keys import KeyColumn
-from quartet.database.table import Table
+from quartet.database import Database, KeyColumn, Table
 from quartet.errors import TaskError, TimeError, did_you_mean, examples
 from quartet.findings import Finding, warning
-from quartet.sandbox import run_task_sql, task_query
-from quartet.splits import Split, Splits, forecast_times
+from quartet.tasks.sandbox import run_task_sql, task_query
 from quartet.tasks.seeds import Links, Seeds, Target
 from quartet.tasks.spec import TaskSpec
+from quartet.tasks.splits import Split, Splits, forecast_times
 from quartet.times import NEVER, STATIC, show_instant, to_arrow, to_utc
 
 

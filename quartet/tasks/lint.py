@@ -61,8 +61,8 @@ def _future_population(task: Task) -> list[Finding]:
 
 
 def _population(task: Task, time: int, upto: int | None) -> set[object]:
-    tables = tables_upto(task.source, upto)
-    labels = labels_at(task.spec, task.source, tables, np.array([time]))
+    tables = tables_upto(task.full_database, upto)
+    labels = labels_at(task.spec, task.full_database, tables, np.array([time]))
     return set(labels[task.spec.entity_col].to_pylist())
 
 

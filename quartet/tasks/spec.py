@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from quartet.errors import TaskError, did_you_mean
-from quartet.times import parse_span
+from quartet.times import parse_length
 
 Kind = Literal["forecast", "autocomplete", "external"]
 TaskType = Literal["binary_classification", "regression", "multiclass_classification", "recommendation"]
@@ -102,8 +102,8 @@ def spec_from_dict(said: Mapping[str, Any], where: str) -> TaskSpec:
         time_col=str(said.get("time_col") or ""),
         item_table=str(said.get("dst_entity_table") or ""),
         eval_k=int(said.get("eval_k") or 0),
-        horizon=parse_span(str(said["timedelta"]), f"{where}: timedelta") if said.get("timedelta") else 0,
-        known_after=parse_span(str(said["known_after"]), f"{where}: known_after")
+        horizon=parse_length(str(said["timedelta"]), f"{where}: timedelta") if said.get("timedelta") else 0,
+        known_after=parse_length(str(said["known_after"]), f"{where}: known_after")
         if said.get("known_after")
         else 0,
         num_eval_times=int(said.get("num_eval_timestamps") or 1),

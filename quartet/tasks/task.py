@@ -13,12 +13,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from quartet.database.database import Database
-from quartet.database.schema import read_yaml
+from quartet.config import Protocol
+from quartet.database import Database, read_yaml
 from quartet.errors import TaskError, TimeError, UsageError, did_you_mean
 from quartet.findings import Finding, warning
-from quartet.splits import SPLITS, Protocol, Split, Splits, propose, split_of_labels
-from quartet.tasks.history import history_seeds, with_history
 from quartet.tasks.labels import (
     LabelColumns,
     check_columns,
@@ -27,8 +25,10 @@ from quartet.tasks.labels import (
     read_labels,
     to_seeds,
 )
+from quartet.tasks.past_labels import past_label_seeds, with_past_labels
 from quartet.tasks.seeds import Seeds, Target, joined
 from quartet.tasks.spec import TaskSpec, spec_from_dict
+from quartet.tasks.splits import SPLITS, Split, Splits, propose, split_of_labels
 from quartet.tasks.vault import Vault
 from quartet.times import parse_instant, to_utc
 
@@ -47,17 +47,19 @@ def task_names(database: Database) -> list[str]:
 class Task:
     """What to predict. Build one with `Task.load`, `Task.from_sql` or `Task.from_labels`.
 
-    `source` is the whole database, from which labels are made; `database` is the part of it that
+    `full_database` is the whole database, from which labels are made; `database` is the part of it that
     the task may see.
     """
 
     spec: TaskSpec
-    source: Database
+    full_database: Database
     splits: Splits
     stored: Mapping[Split, Path] = field(default_factory=dict)
     labels: pa.Table | None = None
     on_early_seed: OnEarlySeed = "error"
-    history: Protocol | None = None  # whether known labels are rows of the database, and how far they reach
+    past_labels: Protocol | None = (
+        None  # whether known labels are rows of the database, and how far they reach
+    )
     _seeds: dict[Split, tuple[Seeds, list[Finding]]] = field(default_factory=dict, repr=False)
 
     @staticmethod
@@ -111,27 +113,27 @@ class Task:
         return self.spec.name
 
     @cached_property
-    def given_database(self) -> Database:
+    def visible_database(self) -> Database:
         """The database without its target and its `remove_columns`."""
-        return self.source.without(self.spec.hidden_columns)
+        return self.full_database.without(self.spec.hidden_columns)
 
     @cached_property
     def database(self) -> Database:
-        """The database as the task may see it: the given one and, with `history`, the labels that are known."""
-        if self.history is None:
-            return self.given_database
+        """The database as the task may see it: the given one and, with `past_labels`, the labels that are known."""
+        if self.past_labels is None:
+            return self.visible_database
         end = self.splits.test
-        if self.history == "rolling":
+        if self.past_labels == "rolling":
             end = int(self.seeds("test").time.max(initial=end))
-        whole = with_history(self.source, self.spec, self.splits, end, self._given_labels)
+        whole = with_past_labels(self.full_database, self.spec, self.splits, end, self._given_labels)
         return whole.without(self.spec.hidden_columns)
 
-    def with_history(self, protocol: Protocol) -> Task:
+    def with_past_labels(self, protocol: Protocol) -> Task:
         """The same task where labels that are known are rows of the database (see `history.py`).
 
         `frozen`: those that are known at the test cut-off; `rolling`: those that are known at the last seed.
         """
-        task = replace(self, history=protocol)
+        task = replace(self, past_labels=protocol)
         task.__dict__["vault"] = self.vault  # every opening is written down in one place
         return task
 
@@ -152,11 +154,11 @@ class Task:
     def known_labels(self) -> Seeds:
         """All labels from which a rule may learn the past of an entity, each once its window has closed.
 
-        Those of train and validation, or with `history` all that the database tells. Who looks at them, and from when,
+        Those of train and validation, or with `past_labels` all that the database tells. Who looks at them, and from when,
         is for the rule to heed.
         """
-        if self.history is not None:
-            return history_seeds(self.database, self.spec, self.classes)
+        if self.past_labels is not None:
+            return past_label_seeds(self.database, self.spec, self.classes)
         return joined(self.seeds("train"), self.seeds("val"))
 
     def findings(self, split: Split) -> list[Finding]:
@@ -168,20 +170,20 @@ class Task:
         """The classes of a multiclass task, as train has them, in order."""
         if self.spec.type != "multiclass_classification":
             return None
-        columns = LabelColumns.of(self.spec, self.source[self.spec.entity_table])
+        columns = LabelColumns.of(self.spec, self.full_database[self.spec.entity_table])
         return sorted(pc.unique(self.label_rows("train")[columns.target].drop_null()).to_pylist())
 
     def label_rows(self, split: Split) -> pa.Table:
         """The rows of the label table of a split: stored, given, or made from the database."""
-        columns = LabelColumns.of(self.spec, self.source[self.spec.entity_table])
+        columns = LabelColumns.of(self.spec, self.full_database[self.spec.entity_table])
         if split in self.stored:
             return check_columns(pq.read_table(self.stored[split]), columns, str(self.stored[split]))
         if self.labels is not None:
             return self._part(self.labels, split)
         if self.spec.kind == "forecast":
-            return forecast_labels(self.spec, self.source, self.splits, split)
+            return forecast_labels(self.spec, self.full_database, self.splits, split)
         if self.spec.kind == "autocomplete":
-            return self._part(column_labels(self.spec, self.source), split)
+            return self._part(column_labels(self.spec, self.full_database), split)
         raise TaskError(
             "L01", f'task "{self.name}" has no stored {split} labels and no way to make them', "give `labels`"
         )
@@ -195,7 +197,7 @@ class Task:
 
     def _part(self, labels: pa.Table, split: Split) -> pa.Table:
         """The label rows whose time lies in a split."""
-        column = LabelColumns.of(self.spec, self.source[self.spec.entity_table]).time
+        column = LabelColumns.of(self.spec, self.full_database[self.spec.entity_table]).time
         time = to_utc(labels[column], f'task "{self.name}", column {column}').ns
         chosen = split_of_labels(time, self.spec.horizon, self.splits)[split]
         return labels.filter(pa.array(chosen))
@@ -206,7 +208,7 @@ class Task:
         if split not in self._seeds:
             where = f'task "{self.name}", {split}'
             self._seeds[split] = to_seeds(
-                self.label_rows(split), self.spec, self.source, self.classes, self.on_early_seed, where
+                self.label_rows(split), self.spec, self.full_database, self.classes, self.on_early_seed, where
             )
         return self._seeds[split]
 

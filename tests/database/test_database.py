@@ -10,9 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from quartet.database.database import Database
-from quartet.database.relations import Relation
-from quartet.database.schema import FACTS, ForeignKey, Schema, TableSchema, TimeColumn
+from quartet.database import FACTS, Database, ForeignKey, Relation, TableSchema, TimeColumn
+from quartet.database.schema import Schema
 from quartet.errors import QuartetError, SchemaError, UsageError
 from quartet.findings import Level
 from quartet.times import STATIC, parse_instant

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from quartet.database.database import Database
+from quartet.database import Database
 from quartet.database.readers.folder import read_folder
 from quartet.database.schema import CONFIRMED, DECLARED
 from quartet.database.source import Source

@@ -11,10 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from quartet.database.columns import canonical
-from quartet.database.database import Database
+from quartet.database import Database, TableSchema, TimeColumn, canonical
 from quartet.database.readers.frames import read_frames
-from quartet.database.schema import Schema, TableSchema, TimeColumn
+from quartet.database.schema import Schema
 from quartet.errors import QuartetError, SchemaError, TimeError, UsageError
 from quartet.times import parse_instant
 

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quartet.database.hashing import hash_rows, is_hashable, mix, salt_of
+from quartet.database import hash_rows, is_hashable, mix, salt_of
 from tests.reference.graph import fnv1a, hash_cell, hash_row
 from tests.reference.graph import mix as mix_twin
 from tests.strategies import examples

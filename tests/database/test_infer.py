@@ -15,9 +15,11 @@ import pyarrow.csv as csv
 import pyarrow.parquet as pq
 import pytest
 
-from quartet.database.infer import ACCEPT, LIST, Inference, infer
-from quartet.database.names import match, noun_of, singular, split, take_apart
-from quartet.database.schema import CONFIRMED, DECLARED, Fact, ForeignKey, Schema, TableSchema, TimeColumn
+from quartet.database import ForeignKey, TableSchema, TimeColumn, singular, split
+from quartet.database.inference.evidence import ACCEPT, LIST
+from quartet.database.inference.infer import Inference, infer
+from quartet.database.inference.names import match, noun_of, take_apart
+from quartet.database.schema import CONFIRMED, DECLARED, Fact, Schema
 
 Facts = tuple[dict[str, str], dict[str, str], dict[str, str]]
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from quartet.database.database import Database
-from quartet.database.describe import schema_yaml
+from quartet.database import Database
 from quartet.database.schema import Schema
 from quartet.errors import TimeError
+from quartet.features import schema_yaml
 from quartet.graph import TemporalGraph
 from quartet.times import parse_instant
 

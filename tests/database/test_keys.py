@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quartet.database.database import Database
-from quartet.database.keys import NO_SUCH_KEY, NULL_KEY, KeyColumn, KeyMap
-from quartet.database.schema import ForeignKey, Schema, TableSchema
+from quartet.database import Database, ForeignKey, KeyColumn, TableSchema
+from quartet.database.keys import NO_SUCH_KEY, NULL_KEY, KeyMap
+from quartet.database.schema import Schema
 from quartet.errors import SchemaError
 from tests.strategies import examples
 

@@ -9,10 +9,10 @@ import psycopg
 import pyarrow as pa
 import pytest
 
+from quartet.database import ForeignKey
 from quartet.database.readers.address import parse_address
 from quartet.database.readers.postgresql import open_postgresql
 from quartet.database.readers.sql import read_sql
-from quartet.database.schema import ForeignKey
 from quartet.errors import QuartetError, ResourceError, UsageError
 from tests.postgres import ENCODED_PASSWORD, PASSWORD, USER, NewDatabase, new_database  # noqa: F401
 

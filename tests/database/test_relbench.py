@@ -13,10 +13,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from quartet.database.database import Database
-from quartet.database.readers import read_source
+from quartet.database import FACTS, Database
+from quartet.database.readers.read import read_source
 from quartet.database.readers.relbench import read_relbench
-from quartet.database.schema import DECLARED, FACTS
+from quartet.database.schema import DECLARED
 from quartet.errors import SchemaError
 from tests.shared import shared_data
 
@@ -150,7 +150,7 @@ def test_a_folder_with_a_manifest_but_no_db_is_a_plain_folder(tmp_path: Path) ->
 SAY_ERROR = """
 import sys
 {before}
-from quartet.database.readers import read_source
+from quartet.database.readers.read import read_source
 from quartet.errors import QuartetError
 try:
     read_source(sys.argv[1])

@@ -11,20 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quartet.database.database import Database
-from quartet.database.describe import schema_yaml
-from quartet.database.schema import (
-    CONFIRMED,
-    DECLARED,
-    FACTS,
-    ForeignKey,
-    Schema,
-    TableSchema,
-    TimeColumn,
-    inferred,
-    schema_from_dict,
-)
+from quartet.database import FACTS, Database, ForeignKey, TableSchema, TimeColumn
+from quartet.database.schema import CONFIRMED, DECLARED, Schema, inferred, schema_from_dict
 from quartet.errors import SchemaError, UsageError
+from quartet.features import schema_yaml
 from tests import market
 
 

@@ -19,10 +19,10 @@ import duckdb
 import psycopg
 import pytest
 
-from quartet.database.columns import canonical
+from quartet.database import ForeignKey, canonical
 from quartet.database.readers.engine import quote, reason_of, scale_of
 from quartet.database.readers.sql import is_sql, read_sql
-from quartet.database.schema import DECLARED, ForeignKey
+from quartet.database.schema import DECLARED
 from quartet.errors import ResourceError, SchemaError, UsageError
 from tests.postgres import NewDatabase, new_database  # noqa: F401
 

@@ -16,9 +16,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from quartet.database import ForeignKey
 from quartet.database.readers.sql import read_sql
 from quartet.database.readers.sqlite import _expression, open_sqlite
-from quartet.database.schema import ForeignKey
 from quartet.errors import ResourceError
 from quartet.findings import Finding
 

@@ -10,9 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from quartet.database.columns import canonical, is_plain
-from quartet.database.schema import FACTS, TableSchema, TimeColumn
-from quartet.database.table import Table, build_table
+from quartet.database import FACTS, Table, TableSchema, TimeColumn, canonical, is_plain
+from quartet.database.table import build_table
 from quartet.errors import QuartetError, SchemaError, TimeError
 from quartet.findings import Finding, counted
 from quartet.times import NEVER, STATIC, parse_instant

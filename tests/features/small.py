@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from quartet.database.database import Database
-from quartet.database.schema import FACTS, Schema, TableSchema, TimeColumn
+from quartet.database import FACTS, Database, TableSchema, TimeColumn
+from quartet.database.schema import Schema
 from quartet.features import FeatureTable, TableFeatures
 from quartet.times import NEVER
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quartet.causal import visible
-from quartet.database.database import Database
+from quartet.database import Database
 from quartet.features import FeatureStatistics, FeatureTable
 from tests.features.small import row_bits
 from tests.strategies import (

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quartet.features import CALENDAR, NO_DATE, FeatureStatistics, FeatureTable, TableLayout
+from quartet.features import CALENDAR, FeatureStatistics, FeatureTable, TableLayout
+from quartet.features.arrays import NO_DATE
 from quartet.features.columns import MOST_VALUES
 from quartet.times import NEVER
 from tests.features.small import DAY, bags, features_of, fitted, grown, one_table

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from quartet.database.schema import COLUMN_KINDS
+from quartet.database import COLUMN_KINDS
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "features.md").read_text(encoding="utf-8")

@@ -7,12 +7,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from quartet.database.database import Database
-from quartet.database.schema import COLUMN_KINDS, FACTS, ForeignKey, Schema, TableSchema, TimeColumn
+from quartet.database import COLUMN_KINDS, FACTS, Database, ForeignKey, TableSchema, TimeColumn
+from quartet.database.schema import Schema
 from quartet.errors import SchemaError
-from quartet.features import KINDS, FeatureTable
+from quartet.features import FeatureTable, inspected_kinds
+from quartet.features.arrays import KINDS
 from quartet.features.cells import visible_cells
-from quartet.features.kinds import feature_columns, inspected_kinds, is_code, kinds_of
+from quartet.features.kinds import feature_columns, is_code, kinds_of
 from quartet.times import NEVER
 from tests.features.small import DAY, one_table
 from tests.shared import shared_data

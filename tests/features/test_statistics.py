@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from quartet.database.database import Database
+from quartet.database import Database
 from quartet.errors import UsageError
 from quartet.features import FeatureStatistics, FeatureTable
 from quartet.times import NEVER, parse_instant

@@ -15,8 +15,15 @@ from hypothesis import strategies as st
 
 import quartet.features.text as text_module
 from quartet.errors import ResourceError, UsageError
-from quartet.features import Embedder, HashingEmbedder, SentenceEmbedder
-from quartet.features.text import Arrays, Vectors, embed, embedder_named
+from quartet.features.text import (
+    Arrays,
+    Embedder,
+    HashingEmbedder,
+    SentenceEmbedder,
+    Vectors,
+    embed,
+    embedder_named,
+)
 from tests.reference.groups import bucket_of, groups_of, vector_of
 from tests.strategies import examples
 

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quartet.database.database import Database
-from quartet.database.schema import FACTS, Schema, TableSchema
+from quartet.database import FACTS, Database, TableSchema
+from quartet.database.schema import Schema
 from quartet.errors import SchemaError
 from quartet.features import FeatureTable
 from quartet.findings import Finding, Level, counted

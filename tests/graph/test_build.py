@@ -12,9 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quartet.database.database import Database
-from quartet.database.schema import FACTS, ForeignKey, Schema, TableSchema, TimeColumn
-from quartet.database.table import Table
+from quartet.database import FACTS, Database, ForeignKey, Table, TableSchema, TimeColumn
+from quartet.database.schema import Schema
 from quartet.errors import ResourceError
 from quartet.findings import counted
 from quartet.graph import TemporalGraph

@@ -19,8 +19,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quartet.causal import TimeRule, num_visible
-from quartet.database.database import Database
-from quartet.database.schema import ForeignKey, Schema, TableSchema, TimeColumn
+from quartet.database import Database, ForeignKey, TableSchema, TimeColumn
+from quartet.database.schema import Schema
 from quartet.errors import SchemaError
 from quartet.graph import TemporalGraph
 from tests.reference.graph import Cell

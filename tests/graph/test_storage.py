@@ -20,9 +20,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quartet.database.database import Database
+from quartet.database import Database
 from quartet.errors import IntegrityError
-from quartet.graph import TemporalGraph, open_graph, save_graph
+from quartet.graph import TemporalGraph
+from quartet.graph.storage import open_graph, save_graph
 from tests.shop import raw_shop, shop
 from tests.strategies import Raw, examples, interesting_times, random_db, shuffled
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from quartet.config import SamplerConfig
+from quartet.config import SamplingConfig
 from tests.reference.draws import below, draw, seed_key, spread
 from tests.reference.graph import Twin
 from tests.reference.walk import Local, distances, induced_edges
@@ -11,7 +11,7 @@ FIRST_CAP = 5_000
 SECOND_CAP = 1_000
 
 
-def bfs_context(twin: Twin, seed: int, time: int, config: SamplerConfig) -> Local:
+def bfs_context(twin: Twin, seed: int, time: int, config: SamplingConfig) -> Local:
     key = seed_key(twin.nodes[seed].key, time, config.rng_seed, "bfs")
     first, second = pool(twin, seed, time, config, key)
     rows = [(node, 1) for node in first] + [(node, 2) for node in second]
@@ -28,7 +28,7 @@ def bfs_context(twin: Twin, seed: int, time: int, config: SamplerConfig) -> Loca
     return local
 
 
-def pool(twin: Twin, seed: int, time: int, config: SamplerConfig, key: int) -> tuple[list[int], list[int]]:
+def pool(twin: Twin, seed: int, time: int, config: SamplingConfig, key: int) -> tuple[list[int], list[int]]:
     """The distinct rows one hop away, and those two hops away, in the order of their discovery."""
 
     def capped(node: int, owner: int, cap: int) -> list[int]:

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from quartet.config import SamplerConfig
+from quartet.config import SamplingConfig
 from tests.reference.draws import below, choose, draw, seed_key
 from tests.reference.graph import Twin
 
 
-def collab_context(twin: Twin, seed: int, time: int, config: SamplerConfig) -> list[int]:
+def collab_context(twin: Twin, seed: int, time: int, config: SamplingConfig) -> list[int]:
     """The peers with the most hits, ties in the order of their discovery."""
     hits = count_hits(twin, seed, time, config)
     order = {peer: place for place, peer in enumerate(hits)}
     return sorted(hits, key=lambda peer: (-hits[peer], order[peer]))[: config.collab_budget]
 
 
-def count_hits(twin: Twin, seed: int, time: int, config: SamplerConfig) -> dict[int, int]:
+def count_hits(twin: Twin, seed: int, time: int, config: SamplingConfig) -> dict[int, int]:
     """m, the hits of every peer, in the order of their discovery."""
     probe = two_hops if config.collab_hops == 2 else four_hops
     m: dict[int, int] = {}
@@ -25,7 +25,7 @@ def count_hits(twin: Twin, seed: int, time: int, config: SamplerConfig) -> dict[
     return m
 
 
-def two_hops(twin: Twin, seed: int, time: int, config: SamplerConfig) -> Iterator[int]:
+def two_hops(twin: Twin, seed: int, time: int, config: SamplingConfig) -> Iterator[int]:
     """M1 neighbours r, M2 neighbours p of each; p is neither the seed nor one of its neighbours."""
     key, near = _probe(twin, seed, time, config)
     own = twin.visible(seed, time, config.time_rule)
@@ -37,7 +37,7 @@ def two_hops(twin: Twin, seed: int, time: int, config: SamplerConfig) -> Iterato
                 yield beside[spot]
 
 
-def four_hops(twin: Twin, seed: int, time: int, config: SamplerConfig) -> Iterator[int]:
+def four_hops(twin: Twin, seed: int, time: int, config: SamplingConfig) -> Iterator[int]:
     """M1 neighbours r, one neighbour y of each, M2 neighbours z of y, the rows of the seed's table z names.
 
     All four links are visible ones.
@@ -59,14 +59,14 @@ def four_hops(twin: Twin, seed: int, time: int, config: SamplerConfig) -> Iterat
                     yield peer
 
 
-def _probe(twin: Twin, seed: int, time: int, config: SamplerConfig) -> tuple[int, list[int]]:
+def _probe(twin: Twin, seed: int, time: int, config: SamplingConfig) -> tuple[int, list[int]]:
     """The key of the draws, and E: some neighbours of the seed."""
     key = seed_key(twin.nodes[seed].key, time, config.rng_seed, f"collab{config.collab_hops}")
     own = twin.visible(seed, time, config.time_rule)
     return key, [own[place] for place in choose(key, 0, len(own), config.first_fanout)]
 
 
-def expected_hits(twin: Twin, seed: int, time: int, config: SamplerConfig) -> dict[int, tuple[float, float]]:
+def expected_hits(twin: Twin, seed: int, time: int, config: SamplingConfig) -> dict[int, tuple[float, float]]:
     """Mean and variance of m[p] for every peer of the two-hop probe, without a single draw.
 
     The paper's formula with the min that it leaves out: a list shorter than the fan-out is taken whole.

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from quartet.config import SamplerConfig
+from quartet.config import SamplingConfig
 from tests.reference.bfs import equal_shares
 from tests.reference.draws import below, draw, seed_key
 from tests.reference.graph import Twin
 from tests.reference.walk import Local
 
 
-def fall_back(twin: Twin, seed: int, time: int, config: SamplerConfig, local: Local) -> Local:
+def fall_back(twin: Twin, seed: int, time: int, config: SamplingConfig, local: Local) -> Local:
     """The context itself, or, if the seed is alone in it, one with random rows in the last hop bin."""
     if len(local.nodes) > 1 or config.fallback == "null":
         return local

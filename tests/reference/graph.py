@@ -13,7 +13,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from quartet.database.schema import ForeignKey, Schema, TableSchema
+from quartet.database import ForeignKey, TableSchema
+from quartet.database.schema import Schema
 from quartet.times import NEVER, STATIC
 
 Cell = Any

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from quartet.nn.attention import CrossAttention, SelfAttentionBlock
-from quartet.nn.encoders import Mix, PositionEncoder
-from quartet.nn.model import Quartet
+from quartet.models.layers.attention import CrossAttention, SelfAttentionBlock
+from quartet.models.layers.encoders import Mix, PositionEncoder
+from quartet.models.quartet import Quartet
 from quartet.tokens import Part, TokenBatch
 
 

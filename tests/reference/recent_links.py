@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from quartet.config import SamplerConfig
+from quartet.config import SamplingConfig
 from quartet.times import STATIC
 from tests.reference.graph import Twin
 
 Link = tuple[int, int]  # child, parent
 
 
-def recent_links(twin: Twin, time: int, config: SamplerConfig) -> list[int]:
+def recent_links(twin: Twin, time: int, config: SamplingConfig) -> list[int]:
     """The rows at the ends of the newest visible links of each foreign key, each where it comes first."""
     rows: list[int] = []
     for name in twin.names:
@@ -21,7 +21,7 @@ def recent_links(twin: Twin, time: int, config: SamplerConfig) -> list[int]:
     return rows
 
 
-def newest_first(twin: Twin, links: list[Link], time: int, config: SamplerConfig) -> list[Link]:
+def newest_first(twin: Twin, links: list[Link], time: int, config: SamplingConfig) -> list[Link]:
     """Those links that have a time and are visible, by (time of the later end, key of the child)."""
     found = []
     for child, parent in links:

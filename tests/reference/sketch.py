@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 import struct
 
-from quartet.config import SamplerConfig
+from quartet.config import SamplingConfig
 from quartet.times import STATIC
 from tests.reference.graph import Twin
 
 DAY = 86_400 * 10**9
 
 
-def sketch(twin: Twin, seed: int, time: int, config: SamplerConfig, peak: int) -> list[float]:
+def sketch(twin: Twin, seed: int, time: int, config: SamplingConfig, peak: int) -> list[float]:
     """log(1 + [degree, span in days, links per day, most visits, neighbours by table]), as float32."""
     seen = set(twin.visible(seed, time, config.time_rule))
     if not seen:

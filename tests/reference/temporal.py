@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from quartet.config import SamplerConfig
+from quartet.config import SamplingConfig
 from quartet.times import STATIC
 from tests.reference.graph import Twin
 
 DAY = 86_400 * 10**9
 
 
-def temporal_context(twin: Twin, time: int, config: SamplerConfig) -> list[int]:
+def temporal_context(twin: Twin, time: int, config: SamplingConfig) -> list[int]:
     """The newest rows of the window, one for each table in turn until the budget is spent."""
     queues = [window(twin, name, time, config) for name in twin.names]
     taken: list[list[int]] = [[] for _ in queues]
@@ -22,7 +22,7 @@ def temporal_context(twin: Twin, time: int, config: SamplerConfig) -> list[int]:
     return [row for rows in taken for row in rows]
 
 
-def window(twin: Twin, table: str, time: int, config: SamplerConfig) -> list[int]:
+def window(twin: Twin, table: str, time: int, config: SamplingConfig) -> list[int]:
     """The visible timed rows of a table that are not older than the window, newest first."""
     first = time - config.lookback_days * DAY
     found = []

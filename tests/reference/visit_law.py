@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from quartet.config import SamplerConfig
+from quartet.config import SamplingConfig
 from tests.reference.draws import seed_key
 from tests.reference.graph import Twin
 from tests.reference.walk import truncated
@@ -10,7 +10,7 @@ from tests.reference.walk import truncated
 Law = dict[int, float]
 
 
-def expected_visits(twin: Twin, seed: int, time: int, config: SamplerConfig) -> Law:
+def expected_visits(twin: Twin, seed: int, time: int, config: SamplingConfig) -> Law:
     """How often one walk visits each node, on average; restarts are no visits.
 
     The kernel is equation 2 over the truncated lists. The seed is among the nodes.
@@ -34,7 +34,7 @@ def expected_visits(twin: Twin, seed: int, time: int, config: SamplerConfig) -> 
     return visits
 
 
-def page_rank(twin: Twin, seed: int, time: int, config: SamplerConfig) -> Law:
+def page_rank(twin: Twin, seed: int, time: int, config: SamplingConfig) -> Law:
     """The personalised PageRank that the paper names as the limit: the stationary law of the same kernel."""
     key = seed_key(twin.nodes[seed].key, time, config.rng_seed, "walk")
     at: Law = {seed: 1.0}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from quartet.config import SamplerConfig
+from quartet.config import SamplingConfig
 from tests.reference.draws import below, chance, draw, seed_key, spread
 from tests.reference.graph import Twin
 
@@ -31,7 +31,7 @@ class Visits:
     found: dict[int, tuple[int, int]] = field(default_factory=dict)  # first step and its walk
 
 
-def walk_context(twin: Twin, seed: int, time: int, config: SamplerConfig) -> Local:
+def walk_context(twin: Twin, seed: int, time: int, config: SamplingConfig) -> Local:
     visits = walk(twin, seed, time, config)
     ranked = sorted(visits.count, key=lambda v: (-visits.count[v], visits.found[v]))
     chosen = ranked[: config.local_budget - 1]
@@ -43,7 +43,7 @@ def walk_context(twin: Twin, seed: int, time: int, config: SamplerConfig) -> Loc
     return local
 
 
-def walk(twin: Twin, seed: int, time: int, config: SamplerConfig) -> Visits:
+def walk(twin: Twin, seed: int, time: int, config: SamplingConfig) -> Visits:
     """Lines 1 to 13 of Algorithm 1."""
     key = seed_key(twin.nodes[seed].key, time, config.rng_seed, "walk")
     lists: dict[int, list[int]] = {}
@@ -65,7 +65,7 @@ def walk(twin: Twin, seed: int, time: int, config: SamplerConfig) -> Visits:
     return visits
 
 
-def truncated(twin: Twin, node: int, time: int, config: SamplerConfig, key: int) -> list[int]:
+def truncated(twin: Twin, node: int, time: int, config: SamplingConfig, key: int) -> list[int]:
     """The neighbours that a walk may go to from here: the M most recent, M at random, or all."""
     seen, most = twin.visible(node, time, config.time_rule), config.max_recent
     if most is None or len(seen) <= most:

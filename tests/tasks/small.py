@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 import yaml
 
-from quartet.database.database import Database
-from quartet.database.schema import FACTS, ForeignKey, Schema, TableSchema, TimeColumn
-from quartet.export import write_relbench
+from quartet.database import FACTS, Database, ForeignKey, TableSchema, TimeColumn
+from quartet.database.schema import Schema
+from quartet.tasks import write_relbench
 
 DAY = 86_400 * 10**9
 START = int(np.datetime64("2023-01-01", "ns").astype(np.int64))

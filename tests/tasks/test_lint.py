@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quartet.database.database import Database
+from quartet.database import Database
 from quartet.tasks import Task, lint
 from tests.shared import shared_data
 from tests.tasks.small import CHURN, small_shop
@@ -131,7 +131,7 @@ def test_late_filled_links_are_found() -> None:
     later = np.minimum(np.arange(orders.num_rows) + 40, orders.num_rows - 1)
     from dataclasses import replace
 
-    from quartet.database.schema import ForeignKey
+    from quartet.database import ForeignKey
 
     raw = {name: table.data for name, table in base.tables.items()}
     raw["orders"] = raw["orders"].append_column("replaced_by", pa.array(later))

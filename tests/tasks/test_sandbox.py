@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quartet.errors import TaskError
-from quartet.sandbox import run_task_sql
+from quartet.tasks import run_task_sql
 
 DAY = 86_400 * 10**9
 TABLES = {"orders": pa.table({"id": [1, 2, 3], "amount": [1.5, 2.5, 3.5]})}

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quartet.errors import TimeError
-from quartet.splits import SPLITS, Splits, forecast_times, history_times, propose, split_of_labels
+from quartet.tasks import SPLITS, Splits, forecast_times
+from quartet.tasks.splits import past_label_times, propose, split_of_labels
 from quartet.times import DAY, parse_instant
 
 
@@ -117,7 +118,7 @@ def test_windows_of_the_history(
     """Those of all splits that have closed, one beside the other: none reaches into another."""
     splits = Splits(offset, offset + room)
     first, upto = splits.val - past, splits.test + after
-    times = history_times(splits, horizon, windows, first, upto)
+    times = past_label_times(splits, horizon, windows, first, upto)
     assert times.dtype == np.int64
     assert (times + horizon <= upto).all()
     assert (np.diff(times) >= horizon).all()
@@ -130,18 +131,18 @@ def test_windows_of_the_history(
         assert splits.val - horizon in times
     if max(past, room) >= horizon and splits.test <= upto:  # a window has closed less than a horizon before
         assert splits.test - horizon < times[times + horizon <= splits.test].max() + horizon
-    earlier = history_times(splits, horizon, windows, first, upto - room)
+    earlier = past_label_times(splits, horizon, windows, first, upto - room)
     assert earlier.tolist() == [time for time in times.tolist() if time + horizon <= upto - room]
 
 
 def test_windows_between_validation_and_test_end_at_its_cut_off() -> None:
     """Validation has one window, of days 100 to 110; the three days after it are no window."""
     splits = Splits(100, 133)
-    times = history_times(splits, 10, 1, 75, 160)
+    times = past_label_times(splits, 10, 1, 75, 160)
     assert times.tolist() == [80, 90, 100, 113, 123, 133, 143]
-    assert history_times(splits, 10, 1, 75, 153).tolist() == [80, 90, 100, 113, 123, 133, 143]
-    assert history_times(splits, 10, 1, 75, 152).tolist() == [80, 90, 100, 113, 123, 133]
-    assert history_times(splits, 10, 2, 75, 133).tolist() == [80, 90, 100, 110, 123]
-    assert history_times(splits, 10, 9, 75, 133).tolist() == [80, 90, 100, 110, 120]
-    assert history_times(Splits(100, 105), 10, 1, 75, 115).tolist() == [80, 90, 105]
-    assert history_times(splits, 10, 1, 75, 89).tolist() == []
+    assert past_label_times(splits, 10, 1, 75, 153).tolist() == [80, 90, 100, 113, 123, 133, 143]
+    assert past_label_times(splits, 10, 1, 75, 152).tolist() == [80, 90, 100, 113, 123, 133]
+    assert past_label_times(splits, 10, 2, 75, 133).tolist() == [80, 90, 100, 110, 123]
+    assert past_label_times(splits, 10, 9, 75, 133).tolist() == [80, 90, 100, 110, 120]
+    assert past_label_times(Splits(100, 105), 10, 1, 75, 115).tolist() == [80, 90, 105]
+    assert past_label_times(splits, 10, 1, 75, 89).tolist() == []

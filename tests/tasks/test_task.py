@@ -11,12 +11,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from quartet.database.database import Database
+from quartet.database import Database
 from quartet.errors import QuartetError, TaskError, TimeError, UsageError
-from quartet.splits import SPLITS
-from quartet.tasks import Links, Seeds, Task, task_names
+from quartet.tasks import SPLITS, Seeds, Task, check_labels, task_names
+from quartet.tasks.seeds import Links
 from quartet.tasks.spec import spec_from_dict
-from quartet.tasks.task import check_labels
 from tests.shared import shared_data
 from tests.tasks.small import CHURN, DAY, START, small_shop
 
@@ -255,7 +254,8 @@ def test_seed_older_than_its_entity() -> None:
     base = small_shop(created=created)
     from dataclasses import replace
 
-    from quartet.database.schema import Schema, TimeColumn
+    from quartet.database import TimeColumn
+    from quartet.database.schema import Schema
 
     tables = dict(base.schema.tables)
     tables["customers"] = replace(tables["customers"], time=TimeColumn("created"))

@@ -1,0 +1,1 @@
+"""Contexts in one file, whole or absent."""

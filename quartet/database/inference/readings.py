@@ -1,0 +1,111 @@
+"""Whether the values of a column can be read as times, and how: by type, as text, or as a number."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import datetime
+
+import pyarrow.compute as pc
+
+from quartet.database.inference.evidence import Column
+from quartet.database.inference.names import split, word_set
+
+TIME_WORDS = word_set(
+    "date time datetime timestamp ts at on day hour dt dat utc gmt local epoch unix ms us ns"
+)
+# A number needs one of these to be taken for a time.
+_EPOCH_WORDS = word_set(
+    "date time datetime timestamp ts at dt dat epoch unix created inserted occurred recorded"
+)
+_GLUED = ("timestamp", "datetime", "date", "time")
+_EPOCHS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+_EPOCH_SECONDS = (631_152_000, 4_102_444_800)  # 1990 to 2100
+_ISO = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,9})?)?(Z|[+-]\d\d(:?\d\d)?)?)?")
+_ZONED = re.compile(r".*\d\d:\d\d.*(Z|[+-]\d\d(:?\d\d)?)")
+_EMPTY = frozenset({"", "NaT", "null", "None", "\\N"})
+_CLOCKS = ("", " %H:%M", " %H:%M:%S")
+_DATE_LIKE = re.compile(r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}")
+_FORMATS = tuple(
+    date.replace("/", sep) + clock
+    for sep in "/.-"
+    for date in ("%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d")
+    for clock in _CLOCKS
+)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How the values of a column can be read as times; `doubt` says why they may be misread."""
+
+    kind: str
+    unit: str | None = None
+    format: str | None = None
+    trust: float = 1.0
+    doubt: str = ""
+
+
+def reading_of(column: Column) -> Reading | None:
+    """How the values can be times, or None."""
+    if column.kind not in ("time", "text", "integer") or len(column.cells) == 0:
+        return None
+    if column.kind == "time":
+        return Reading("timestamp")
+    if column.kind == "text":
+        return _text_reading(column)
+    is_named = any(word in _EPOCH_WORDS for word in time_words(column.name))
+    return _number_reading(column) if is_named and not column.words.mark else None
+
+
+def _number_reading(column: Column) -> Reading | None:
+    """A count of s, ms, us or ns since 1970, or a day written YYYYMMDD, if all values can be that."""
+    low, high = pc.min_max(column.cells).as_py().values()
+    for unit, ticks in _EPOCHS.items():
+        if _EPOCH_SECONDS[0] * ticks <= low and high <= _EPOCH_SECONDS[1] * ticks:
+            return Reading(f"number of {unit} since 1970", unit=unit, trust=0.97)
+    is_day = low >= 1900_01_01 and all(_parses(str(day), "%Y%m%d") for day in (low, high, *column.sample()))
+    return Reading("number written YYYYMMDD", format="%Y%m%d", trust=0.95) if is_day else None
+
+
+def _text_reading(column: Column) -> Reading | None:
+    if not any(map(_DATE_LIKE.match, column.sample(20))):
+        return None
+    texts = [text for text in column.sample() if text not in _EMPTY]
+    if all(map(_is_iso, texts)):
+        is_mixed = len({bool(_ZONED.fullmatch(text)) for text in texts}) > 1
+        doubt = "some values have a zone and some have none" if is_mixed else ""
+        return Reading("ISO time in text", trust=0.97, doubt=doubt)
+    formats = [form for form in _FORMATS if all(_parses(text, form) for text in texts)]
+    if len(formats) == 1:
+        return Reading(f"text of the form {formats[0]}", format=formats[0], trust=0.95)
+    return Reading("time in text", doubt="the order of day and month is not certain") if formats else None
+
+
+def _is_iso(text: str) -> bool:
+    if not _ISO.fullmatch(text):
+        return False
+    try:
+        datetime.fromisoformat(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _parses(text: str, form: str) -> bool:
+    try:
+        datetime.strptime(text, form)
+    except ValueError:
+        return False
+    return True
+
+
+def time_words(name: str) -> tuple[str, ...]:
+    """The words of a name, with a time at the end of a word apart: `orderdate` is order + date."""
+    return tuple(part for word in split(name) if not word.isdigit() for part in _unglued(word))
+
+
+def _unglued(word: str) -> tuple[str, ...]:
+    if word in TIME_WORDS or word == "update":
+        return (word,)
+    end = next((end for end in _GLUED if word.endswith(end)), "")
+    return (word.removesuffix(end), end) if end else (word,)

@@ -1,0 +1,180 @@
+"""The time column of a table whose time is not declared: when a row became known.
+
+A wrong time is a leak, so a name that says something else (birth, due, end, updated) is never used,
+and of two columns that are equally good neither is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from quartet.database.inference.evidence import ACCEPT, LIST, Column, Possible
+from quartet.database.inference.names import Noun, singular, split, word_set
+from quartet.database.inference.readings import TIME_WORDS, Reading, reading_of, time_words
+from quartet.database.schema import TimeColumn, inferred
+
+MARGIN = 0.06  # two columns that are closer than this are equally good
+_NOT_SURE = 0.6
+_GOOD, _BEGINS, _REFUSED = 0.93, 0.8, 0.45
+
+
+# Not when the row became known: of a person, of the future, or a later change of the row.
+_OTHER_MEANING = word_set(
+    "birth birthday dob born death died dod expire expires expired expiry expiration exp due until end ended "
+    "ending out finish finished stop stopped to thru through valid deadline limit next future expected estimated "
+    "update updated modify modified modification change changed edit edited delete deleted removed last "
+    "latest close closed retired refreshed synced"
+)
+_OTHER_PARTS = re.compile("birth|expir|updat|modif|delet|deadlin|until|^last|^chang|^clos")
+# A later step in the life of a row, unless the table is about that very step (`shipped_at` in shipments).
+_LATER_STEP = word_set(
+    "ship shipped shipping deliver delivered delivery return returned required approve approved paid payment "
+    "complete completed resolve resolved cancel cancelled canceled cancellation accept accepted answered "
+    "verified confirmed processed handled checkout discharge disch dropoff arrival arrived arr"
+)
+# When the thing itself began, which may be long before anyone wrote it down.
+_OF_THE_THING = word_set(
+    "hire hired founded founding established built build introduced launched launch incorporated opening "
+    "construction manufactured production invented first debut release released discontinued"
+)
+_RECORDED = word_set(
+    "created creation create inserted insert insertion occurred happened event recorded observed reported "
+    "logged measured added ingested captured order ordered purchase purchased transaction post posted"
+)
+_BEGINNING = word_set(
+    "start started starting begin began from departure depart departed dep pickup checkin open opened signup "
+    "signed registered registration joined join enrolled enrollment admit admitted "
+    "admission issue issued in published submitted sent received booked booking visit visited sale sold invoice trade"
+)
+_ENDINGS = re.compile(r"(ment|ings?|ions?|ed|ery|al|y|e|s)$")
+
+
+@dataclass(frozen=True)
+class Candidate:
+    column: Column
+    reading: Reading
+    confidence: float
+    why: str
+
+
+def guess_time(
+    columns: Sequence[Column], noun: Noun, is_linked: bool
+) -> tuple[TimeColumn | None, list[Possible]]:
+    """The time column that is sure enough to be used, if any, and the others worth a look.
+
+    `is_linked` says that the table points to others: a row of such a table is mostly an event.
+    """
+    readings = [(column, reading) for column in columns if (reading := reading_of(column)) is not None]
+    hopeful = [column for column, _ in readings if _meaning(column.name, noun)[0] != _REFUSED]
+    found = [_candidate(c, reading, noun, is_linked, hopeful == [c]) for c, reading in readings]
+    found = sorted(_without_days(found), key=lambda candidate: -candidate.confidence)
+    if not found or found[0].confidence < ACCEPT:
+        return None, _listed(found)
+    rivals = _rivals(found)
+    if rivals:
+        names = " and ".join(f'"{c.column.name}"' for c in (found[0], *rivals))
+        equal = {id(c) for c in (found[0], *rivals)}
+        doubted = [
+            replace(c, why=f"{c.why}; {names} are equally likely") if id(c) in equal else c for c in found
+        ]
+        return None, _listed(doubted)
+    return _time_column(found[0]), _listed(found[1:])
+
+
+def _time_column(best: Candidate) -> TimeColumn:
+    origin = inferred(best.confidence, best.why)
+    return TimeColumn(best.column.name, unit=best.reading.unit, format=best.reading.format, origin=origin)
+
+
+def _listed(candidates: list[Candidate]) -> list[Possible]:
+    return [
+        Possible(c.column.table, "time_col", (c.column.name,), None, c.confidence, c.why)
+        for c in candidates
+        if c.confidence >= LIST
+    ]
+
+
+def _rivals(found: list[Candidate]) -> list[Candidate]:
+    return [c for c in found[1:] if c.confidence > max(found[0].confidence - MARGIN, ACCEPT - 0.005)]
+
+
+def _without_days(found: list[Candidate]) -> list[Candidate]:
+    """The candidates without those that only repeat the days of another and leave out the hour."""
+    return [
+        c for c in found if not any(_are_days_of(c.column, other.column) for other in found if other is not c)
+    ]
+
+
+def _are_days_of(days: Column, times: Column) -> bool:
+    if days.kind != "time" or times.kind != "time" or days.num_missing or times.num_missing:
+        return False
+    fine = times.cells.cast(pa.timestamp("us"), safe=False)
+    coarse = days.cells.cast(pa.timestamp("us"), safe=False)
+    same_day = pc.equal(pc.floor_temporal(fine, unit="day"), coarse)
+    return bool(pc.all(same_day).as_py()) and not fine.equals(coarse)
+
+
+def _candidate(column: Column, reading: Reading, noun: Noun, is_linked: bool, is_alone: bool) -> Candidate:
+    strength, why = _meaning(column.name, noun)
+    if strength == 0:
+        strength, why = _unknown_meaning(column, is_linked, is_alone)
+    missing = column.num_missing / column.num_rows
+    strength *= reading.trust * (1 - missing)
+    reasons = [reading.kind, why]
+    if missing:
+        reasons.append(f"empty in {column.num_missing:,} of {column.num_rows:,} rows")
+    if reading.doubt:
+        reasons.append(reading.doubt)
+        strength = min(strength, _NOT_SURE)
+    return Candidate(column, reading, round(strength, 2), ", ".join(reasons))
+
+
+def _unknown_meaning(column: Column, is_linked: bool, is_alone: bool) -> tuple[float, str]:
+    """What a name without a known meaning is worth: little, unless nothing else can be the time."""
+    if not is_alone:
+        return _NOT_SURE, "one of several times"
+    words = time_words(column.name)
+    if words[-1:] == ("at",):
+        return 0.85, "the only time of its table"
+    if is_linked and words[-1:] and words[-1] in TIME_WORDS:
+        return 0.75, "the only time of a table that points to others"
+    if is_linked and _is_sorted(column):
+        return 0.72, "the only time of a table that points to others, and in its order"
+    return _NOT_SURE, "the only time of its table"
+
+
+def _is_sorted(column: Column) -> bool:
+    cells = column.cells
+    return bool(
+        column.kind == "time" and len(cells) > 1 and pc.all(pc.less_equal(cells[:-1], cells[1:])).as_py()
+    )
+
+
+def _meaning(name: str, noun: Noun) -> tuple[float, str]:
+    """What the name says the time is of, as a strength and in words; 0 if it does not say."""
+    core = [singular(word) for word in time_words(name) if word not in TIME_WORDS]
+    own = {_stem(word) for word in noun}
+    if any(map(_OTHER_PARTS.search, split(name))) or any(word in _OTHER_MEANING for word in core):
+        return _REFUSED, "but the name says something other than when the row was made"
+    if any(word in _LATER_STEP and _stem(word) not in own for word in core):
+        return _REFUSED, "but the name says a later step"
+    if any(word in _OF_THE_THING for word in core):
+        return _REFUSED, "but the name says when the thing began, not the row"
+    if any(word in _RECORDED for word in core):
+        return _GOOD, "named like the time of a row"
+    if all(_stem(word) in own for word in core):
+        return _GOOD, "named like the time of the table" if core else "named like a time"
+    if any(word in _BEGINNING for word in core):
+        return _BEGINS, "named like a beginning"
+    return 0.0, ""
+
+
+def _stem(word: str) -> str:
+    """`ship` for shipped and shipment."""
+    bare = _ENDINGS.sub("", singular(word))
+    return bare[:-1] if len(bare) > 3 and bare[-1] == bare[-2] else bare

@@ -1,0 +1,33 @@
+"""Listener: is told what happens on the way, from reading a database to the last epoch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from quartet.findings import Finding
+
+
+class Listener:
+    """Follows a piece of work. Every method does nothing unless a subclass says otherwise."""
+
+    def finding(self, finding: Finding) -> None:
+        """Something was noticed or repaired in the data."""
+
+    def progress(self, what: str, done: int, total: int) -> None:
+        """So many more items of `what` are done, of `total` in all."""
+
+    def begin(self, training: Any) -> None:
+        """A training begins; it is a `quartet.training.Training`."""
+
+    def step(self, num_seeds: int) -> None:
+        """A step on so many seeds is done."""
+
+    def epoch(self, epoch: Any) -> None:
+        """An epoch is done; it is a `quartet.training.Epoch`."""
+
+    def should_stop(self) -> bool:
+        """Whether the work should end after the step under way."""
+        return False
+
+
+SILENT = Listener()

@@ -1,0 +1,31 @@
+"""How many cores to compute with.
+
+Two threads of which one waits for a busy core are several times slower than one, so by default torch takes the
+cores that are free when a command begins.
+"""
+
+from __future__ import annotations
+
+import os
+
+
+def usable_cores() -> int:
+    """Returns how many cores this process may run on."""
+    if hasattr(os, "sched_getaffinity"):  # Linux alone knows which cores a process was given
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def free_cores() -> int:
+    """Returns the usable cores less those that other processes keep busy, where the system tells (not Windows)."""
+    busy = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
+    return max(1, min(usable_cores(), round(usable_cores() - busy)))
+
+
+def use_threads(wanted: int | None = None) -> int:
+    """Sets torch's threads to a number, by default to the free cores, and returns it."""
+    import torch
+
+    threads = wanted or free_cores()
+    torch.set_num_threads(threads)
+    return threads

@@ -1,0 +1,75 @@
+"""Dropout whose mask is counted, not remembered.
+
+On a CPU torch draws a number for each number, which costs more than attention itself, and keeps the mask for the way
+back. Here the mask is a function of one key and a number's place: it costs as much as a copy, and on the way back it
+is counted again.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from quartet.contexts import draw
+from quartet.machine import compiled
+
+
+def dropout(numbers: Tensor, share: float, is_training: bool) -> Tensor:
+    """Numbers with a random share of them zero and the others scaled up, in training.
+
+    The key is drawn from torch's generator. The share is rounded to 65,536ths.
+    """
+    if not is_training or not share:
+        return numbers
+    if numbers.device.type != "cpu" or numbers.dtype not in (torch.float32, torch.float64):
+        return F.dropout(numbers, share)
+    dropped: Tensor = _Dropped.apply(numbers, share, int(torch.randint(2**62, ())))
+    return dropped
+
+
+class Dropout(nn.Dropout):
+    """`dropout` as a module."""
+
+    def forward(self, numbers: Tensor) -> Tensor:
+        return dropout(numbers, self.p, self.training)
+
+
+class _Dropped(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, numbers: Tensor, share: float, key: int) -> Tensor:
+        ctx.mask = share, key
+        return _masked(numbers, share, key)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
+        return _masked(gradient, *ctx.mask), None, None
+
+
+def _masked(numbers: Tensor, share: float, key: int) -> Tensor:
+    numbers = numbers.detach().contiguous()
+    out = torch.empty_like(numbers)
+    flat, threshold = numbers.numpy().reshape(-1), round(share * 2**16)
+    scale = flat.dtype.type(2**16 / (2**16 - threshold))
+    _mask(flat, out.numpy().reshape(-1), np.uint64(key), np.uint64(threshold), scale)
+    return out
+
+
+@compiled
+def _mask(numbers: Any, out: Any, key: Any, threshold: Any, scale: Any) -> None:
+    """Four numbers, a quarter of all apart, share the 64 bits of one draw: so the loop is done in vectors."""
+    nothing, quarter = scale * 0, (len(numbers) + 3) // 4
+    last = len(numbers) - 3 * quarter  # the fourth quarter may be shorter
+    for place in range(quarter):
+        bits = draw(key, place)
+        for lane in range(3):
+            here = lane * quarter + place
+            is_kept = ((bits >> np.uint64(16 * lane)) & np.uint64(0xFFFF)) >= threshold
+            if here < len(numbers):
+                out[here] = numbers[here] * (scale if is_kept else nothing)
+        if place < last:
+            here = 3 * quarter + place
+            out[here] = numbers[here] * (scale if (bits >> np.uint64(48)) >= threshold else nothing)

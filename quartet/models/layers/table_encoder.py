@@ -1,0 +1,153 @@
+"""The table encoder: h_feat of the rows of one table (eq. 16), with the semantics of PyTorch Frame."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from quartet.config import ModelConfig
+from quartet.features import CALENDAR, TableLayout
+from quartet.models.layers.dropout import Dropout
+from quartet.tokens import TableRows, TokenBatch
+from quartet.training import ModelSchema
+
+_WAVES = 8  # numbers that stand for one part of a calendar date
+_CYCLES = (12, 31, 7, 24, 60, 60)  # values of month, day, weekday, hour, minute and second
+
+
+class TableEncoder(nn.Module):
+    """h_feat of the rows of one table: column encoders by kind, then residual blocks.
+
+    Each column becomes a vector by its kind, absent cells the zero vector; the vectors side by side go through
+    residual blocks. A table without columns has one vector for all its rows.
+    """
+
+    def __init__(self, layout: TableLayout, config: ModelConfig) -> None:
+        super().__init__()
+        width = config.encoder_width
+        self.numbers = NumberEncoder(len(layout.numbers), width, config.number_init_std)
+        self.categories = CategoryEncoder(layout.category_sizes, width)
+        self.bags = nn.ModuleList(
+            nn.EmbeddingBag(size, width, mode="mean", padding_idx=0) for size in layout.multicategory_sizes
+        )
+        self.calendar = CalendarEncoder(len(layout.times), width)
+        self.texts = nn.ModuleList(TextEncoder(size, width) for size in layout.text_sizes)
+        self.nothing = None if layout.num_columns else nn.Parameter(torch.randn(1, width) * 0.01)
+        inputs = max(1, layout.num_columns) * width
+        self.blocks = nn.Sequential(
+            *(
+                ResidualBlock(inputs if layer == 0 else width, width, config.encoder_dropout)
+                for layer in range(config.encoder_layers)
+            )
+        )
+        self.decode = nn.Sequential(nn.LayerNorm(width), nn.ReLU(), nn.Linear(width, config.width))
+
+    def forward(self, rows: TableRows) -> Tensor:
+        columns = [
+            self.numbers(rows.numbers),
+            self.categories(rows.categories),
+            *(bag(code, start)[:, None] for bag, (start, code) in zip(self.bags, rows.bags, strict=True)),
+            self.calendar(rows.calendar),
+            *(text(vectors)[:, None] for text, vectors in zip(self.texts, rows.texts, strict=True)),
+        ]
+        if self.nothing is not None:
+            columns.append(self.nothing.expand(len(rows), 1, -1))
+        return self.decode(self.blocks(torch.cat(columns, 1).flatten(1)))  # (n, D)
+
+
+class NumberEncoder(nn.Module):
+    """An affine map of its own for each column of standardised numbers."""
+
+    def __init__(self, columns: int, width: int, scale: float) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(columns, width) * scale)
+        self.bias = nn.Parameter(torch.zeros(columns, width))
+
+    def forward(self, numbers: Tensor) -> Tensor:
+        vectors = numbers.nan_to_num()[..., None] * self.weight + self.bias  # (n, columns, width)
+        return vectors * ~numbers.isnan()[..., None]
+
+
+class CategoryEncoder(nn.Module):
+    """An embedding for each value of each column: all in one table, every column from its own place on."""
+
+    first: Tensor
+
+    def __init__(self, sizes: tuple[int, ...], width: int) -> None:
+        super().__init__()
+        # Place 0 is the zero vector of absent cells; the codes of a column start at 1, so each has one spare.
+        self.embedding = nn.Embedding(1 + sum(sizes), width, padding_idx=0)
+        first = [sum(sizes[:column]) for column in range(len(sizes))]
+        self.register_buffer("first", torch.tensor(first, dtype=torch.int64), persistent=False)
+
+    def forward(self, codes: Tensor) -> Tensor:
+        return self.embedding(torch.where(codes == 0, 0, codes + self.first))  # (n, columns, width)
+
+
+class CalendarEncoder(nn.Module):
+    """A linear map for each column of the waves of its calendar parts: the year's sink, the others come round."""
+
+    year_rate: Tensor
+    cycle: Tensor
+    multiple: Tensor
+
+    def __init__(self, columns: int, width: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(columns, len(CALENDAR) * _WAVES, width) * 0.01)
+        self.bias = nn.Parameter(torch.zeros(columns, width))
+        rates = 1e-4 ** (torch.arange(0, _WAVES, 2) / _WAVES)
+        self.register_buffer("year_rate", rates, persistent=False)
+        self.register_buffer("cycle", torch.tensor(_CYCLES)[:, None], persistent=False)
+        self.register_buffer("multiple", torch.arange(1, _WAVES // 2 + 1), persistent=False)
+
+    def forward(self, calendar: Tensor) -> Tensor:
+        is_there = (calendar[..., :1] >= 0).to(self.weight.dtype)  # (n, columns, 1)
+        parts = calendar.clamp(min=0)[..., None].to(self.weight.dtype)
+        year = parts[..., 0, :] * self.year_rate  # (n, columns, waves / 2)
+        share = parts[..., 1:, :] / self.cycle * self.multiple  # (n, columns, 6, waves / 2)
+        waves = torch.cat(
+            [
+                torch.cat([year.sin(), year.cos()], -1)[..., None, :],
+                torch.cat([(share * math.pi).sin(), (share * 2 * math.pi).cos()], -1),
+            ],
+            -2,
+        ).flatten(2)  # (n, columns, 7 * waves)
+        return (torch.einsum("ncw,cwd->ncd", waves, self.weight) + self.bias) * is_there
+
+
+class TextEncoder(nn.Linear):
+    """A linear map of a text column's vectors; an absent text, whose vector is zero, stays the zero vector."""
+
+    def __init__(self, size: int, width: int) -> None:
+        super().__init__(size, width)
+        nn.init.normal_(self.weight, std=0.01)
+        nn.init.zeros_(self.bias)
+
+    def forward(self, vectors: Tensor) -> Tensor:
+        return super().forward(vectors) * vectors.any(1, keepdim=True)
+
+
+class ResidualBlock(nn.Module):
+    """Two layers of linear, LayerNorm, ReLU and dropout, and a short cut."""
+
+    def __init__(self, inputs: int, width: int, dropout: float) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(
+            *(nn.Linear(inputs, width), nn.LayerNorm(width), nn.ReLU(), Dropout(dropout)),
+            *(nn.Linear(width, width), nn.LayerNorm(width), nn.ReLU(), Dropout(dropout)),
+        )
+        self.short_cut = nn.Identity() if inputs == width else nn.Linear(inputs, width)
+
+    def forward(self, rows: Tensor) -> Tensor:
+        return self.layers(rows) + self.short_cut(rows)
+
+
+def table_encoders(config: ModelConfig, schema: ModelSchema) -> nn.ModuleList:
+    return nn.ModuleList(TableEncoder(layout, config) for layout in schema.tables)
+
+
+def encode_rows(tables: nn.ModuleList, batch: TokenBatch) -> Tensor:
+    """h_feat of the batch's distinct rows: (R, D)."""
+    return torch.cat([encode(table) for encode, table in zip(tables, batch.tables, strict=True)])

@@ -1,0 +1,152 @@
+"""History: the labels of a task that are already known, as one more table of its database.
+
+    known_labels
+      entity    links to the entity table
+      known_at  when the label became known: the end of its window
+      label     what it was
+
+A row of this table is like any other: samplers find it, features are fitted to it, and the causal predicate decides
+who sees it. No seed sees its own label, nor one whose window is still open.
+
+Labels of a forecast are made by the task's SQL at times that neither the data nor who is asked about can move, and
+each from what was known when its window closed. So they reach as far as the data do: also where no split has a
+seed, and in a database that has grown since training.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from quartet.causal import visible
+from quartet.database import FACTS, Database, ForeignKey, TableSchema, TimeColumn
+from quartet.errors import SchemaError, TaskError, examples
+from quartet.findings import Finding, note
+from quartet.tasks.labels import (
+    LabelColumns,
+    check_columns,
+    closed_labels,
+    column_labels,
+    has_label,
+    label_times,
+)
+from quartet.tasks.seeds import Seeds
+from quartet.tasks.spec import TaskSpec
+from quartet.tasks.splits import Splits, past_label_times
+from quartet.times import show_instant, to_arrow
+
+TABLE = "known_labels"
+ENTITY, KNOWN_AT, LABEL = "entity", "known_at", "label"
+
+
+def with_past_labels(
+    database: Database, spec: TaskSpec, splits: Splits, upto: int, labels: pa.Table | None = None
+) -> Database:
+    """A database with the table of all labels that are known at a time.
+
+    `labels` are the task's label rows, where neither SQL nor a column can tell them.
+    """
+    if TABLE in database.tables:
+        raise SchemaError(
+            "S15",
+            f'the known labels of task "{spec.name}" become a table "{TABLE}", but the database has one of that name',
+            "rename that table, or train without history",
+        )
+    schema = _schema(database, spec)
+    if labels is None:
+        labels = derived_labels(database, spec, splits, upto)
+    return database.adding(TABLE, label_table(database, spec, labels, upto), schema)
+
+
+def past_label_findings(spec: TaskSpec) -> list[Finding]:
+    """What a user of the history should know about when its labels count as known."""
+    if spec.horizon or spec.known_after:
+        return []
+    text = f'labels of "{spec.target_col}" count as known right after the time of their rows'
+    fix = "if they are filled in later, say `known_after: 12 hours` in the task's YAML file"
+    return [note("L13", spec.name, text, fix=fix)]
+
+
+def derived_labels(database: Database, spec: TaskSpec, splits: Splits, upto: int) -> pa.Table:
+    """The label rows that a database itself tells at a time, by the task's SQL or its column."""
+    if spec.kind == "autocomplete":
+        return column_labels(spec, database)
+    if spec.kind != "forecast":
+        raise TaskError(
+            "L01",
+            f'the labels of task "{spec.name}" are in a table of their own, and the database does not tell them',
+            "give the label rows that are known by now: `--labels FILE`, in Python `labels=`",
+        )
+    first = database.span[0] if database.span else upto  # without a dated row no window has closed
+    last = upto - (spec.known_at(0) - spec.horizon)
+    return closed_labels(
+        spec, database, past_label_times(splits, spec.horizon, spec.num_eval_times, first, last)
+    )
+
+
+def label_table(database: Database, spec: TaskSpec, labels: pa.Table, upto: int) -> pa.Table:
+    """Label rows as rows of `known_labels`: each once, with a label, and known at a time."""
+    where = f'the known labels of task "{spec.name}"'
+    columns = LabelColumns.of(spec, database[spec.entity_table])
+    labels = check_columns(labels, columns, where)
+    labels = labels.filter(has_label(labels[columns.target]))
+    known_at = spec.known_at(label_times(labels[columns.time], columns, where))
+    label = labels[columns.target]
+    if spec.type == "regression":  # the last bits of a sum depend on the order of its rows
+        label = label.cast(pa.float32(), safe=False)
+    table = pa.table([labels[columns.entity], to_arrow(known_at), label], names=[ENTITY, KNOWN_AT, LABEL])
+    rows = table.filter(pa.array(visible(known_at, upto))).group_by([ENTITY, KNOWN_AT], use_threads=False)
+    once = rows.aggregate([(LABEL, "first"), (LABEL, "count_distinct")])
+    _check_repeats(once, spec, where)
+    once = once.select([ENTITY, KNOWN_AT, f"{LABEL}_first"]).rename_columns([ENTITY, KNOWN_AT, LABEL])
+    return once.sort_by([(KNOWN_AT, "ascending"), (ENTITY, "ascending")])
+
+
+def _check_repeats(rows: pa.Table, spec: TaskSpec, where: str) -> None:
+    clash = rows.filter(pc.greater(rows[f"{LABEL}_count_distinct"], 1))
+    if clash.num_rows:
+        first = clash.slice(0, 3)
+        times = pc.cast(first[KNOWN_AT], pa.int64()).to_numpy() - spec.known_at(0)
+        pairs = zip(first[ENTITY].to_pylist(), times, strict=True)
+        shown = [f"{entity} at {show_instant(int(time))}" for entity, time in pairs]
+        raise TaskError(
+            "L10",
+            f"{where}: {clash.num_rows:,} seeds stand there twice with different labels {examples(shown)}",
+            "keep one label for each (entity, time)",
+        )
+
+
+def past_label_seeds(database: Database, spec: TaskSpec, classes: Sequence[Any] | None) -> Seeds:
+    """The rows of `known_labels` as the seeds whose labels they were."""
+    table = database[TABLE]
+    rows = next(relation.rows for relation in database.relations if relation.table == TABLE)
+    label, has_target = table.data[LABEL], np.ones(table.num_rows, dtype=bool)
+    if spec.type != "regression":
+        label = pc.index_in(label, pa.array([0, 1] if classes is None else classes).cast(label.type))
+        has_target = label.is_valid().to_numpy()  # training may not have had a class that came up since
+        label = label.fill_null(-1)
+    seeds = Seeds(
+        rows + database.offsets[spec.entity_table], table.known_at - spec.known_at(0), label.to_numpy()
+    )
+    return seeds.select((rows >= 0) & has_target)
+
+
+def _schema(database: Database, spec: TaskSpec) -> TableSchema:
+    entity = database[spec.entity_table]
+    if spec.type == "recommendation":
+        raise TaskError("L07", f'labels of task "{spec.name}" are sets of rows, which no cell can hold')
+    if len(entity.primary_key) != 1:
+        raise TaskError(
+            "L11", f'table "{entity.name}" has no single primary key, so known labels cannot link to its rows'
+        )
+    return TableSchema(
+        primary_key=(ENTITY, KNOWN_AT),
+        foreign_keys=(ForeignKey((ENTITY,), entity.name),),
+        time=TimeColumn(KNOWN_AT),
+        settled=FACTS,
+        kinds={LABEL: "number" if spec.type == "regression" else "category"},
+    )

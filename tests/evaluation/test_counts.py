@@ -1,0 +1,331 @@
+"""Counts of visible links: by hand, by what must go unnoticed (P1 to P3), and the model on top of them."""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from quartet.contexts import protocol_seeds
+from quartet.database import FACTS, Database, ForeignKey, TableSchema, TimeColumn
+from quartet.database.schema import Schema
+from quartet.errors import ResourceError, TaskError
+from quartet.evaluation import fit_baselines, knowing, measures
+from quartet.evaluation.counts import CountsModel
+from quartet.features import FeatureTable
+from quartet.features.counts import ANY, LinkCounts, SeedColumns, time_columns
+from quartet.tasks import Seeds, Task
+from quartet.times import STATIC
+from tests.contexts.named import NamedSeed, World
+from tests.contexts.test_causality import Change, asked
+from tests.shared import shared_data
+from tests.shop import DAY, day, raw_shop, shop
+from tests.strategies import Raw, examples, random_db, scrambled_future, shuffled, without_future
+from tests.tasks.small import CHURN, START, small_shop
+
+# --- by hand --------------------------------------------------------------------------------------
+
+
+def counts(database: Database, table: str, row: int, time: int) -> dict[str, Any]:
+    columns = LinkCounts.of(database, table).columns(np.array([row]), np.array([time]))
+    return {name: column[0].item() for name, column in columns.items()}
+
+
+def test_a_customer_of_the_shop() -> None:
+    """Customer 101 on day 5: orders 1, 4, 7 as buyer, 1 and 2 as recipient, two visits, and 102 referred."""
+    found = counts(shop(), "customers", 0, day(5))
+    shown = {name: value for name, value in found.items() if name.endswith(("all", "days since"))}
+    assert shown == {
+        "customers.referred_by -> customers: all": 1,
+        "customers.referred_by -> customers: days since": 3.0,
+        "orders.buyer -> customers: all": 3,
+        "orders.buyer -> customers: days since": 0.0,
+        "orders.recipient -> customers: all": 2,
+        "orders.recipient -> customers: days since": 3.0,
+        "visits.who -> customers: all": 2,
+        "visits.who -> customers: days since": 4.0,
+        f"{ANY}: all": 8,
+        f"{ANY}: days since": 0.0,
+    }
+    assert found["customers.country -> countries: named"] is True
+    assert found["customers.referred_by -> customers: named"] is False
+
+
+def test_a_row_counts_when_it_and_the_entity_are_known() -> None:
+    """Order 5 of day 4 is about a pot that is added on day 7: the link is of that day."""
+    found = counts(shop(), "products", 2, day(8))
+    assert found["orders.product -> products: all"] == 1
+    assert found["orders.product -> products: days since"] == 1.0
+
+
+def test_a_row_that_names_itself_or_nothing_has_no_link() -> None:
+    """103 names itself, 104 a country that is not there, 105 someone who comes two days later."""
+    assert counts(shop(), "customers", 2, day(9))["customers.referred_by -> customers: all"] == 0
+    assert counts(shop(), "customers", 3, day(9))["customers.country -> countries: named"] is False
+    named = "customers.referred_by -> customers: named"
+    assert [counts(shop(), "customers", 4, day(number))[named] for number in (6, 7, 8)] == [
+        False,
+        False,
+        True,
+    ]
+
+
+def test_a_table_without_links_has_empty_counts() -> None:
+    alone = Database.build(
+        {"people": pa.table({"id": [1]})}, Schema({"people": TableSchema(("id",), settled=FACTS)})
+    )
+    found = counts(alone, "people", 0, day(0))
+    assert set(found) == {
+        f"{ANY}: {what}" for what in ("all", "30 days", "90 days", "365 days", "days since")
+    }
+    assert found[f"{ANY}: all"] == 0
+    assert np.isnan(found[f"{ANY}: days since"])
+
+
+def sales_at(*times: int | None) -> Database:
+    """One thing and its sales, at these times; without a time in a table without times."""
+    said = TableSchema(
+        ("id",), (ForeignKey(("thing",), "things"),), TimeColumn("at") if times[0] is not None else None
+    )
+    columns = {"id": range(len(times)), "thing": [1] * len(times)}
+    if times[0] is not None:
+        columns["at"] = pa.array(times, pa.timestamp("ns"))  # type: ignore[assignment]
+    return Database.build(
+        {"things": pa.table({"id": [1]}), "sales": pa.table(columns)},
+        Schema({"things": TableSchema(("id",), settled=FACTS), "sales": said}),
+    )
+
+
+@pytest.mark.parametrize("days", [30, 90, 365])
+def test_a_window_ends_now_and_begins_just_after_its_length(days: int) -> None:
+    now, edge = day(400), day(400 - days)
+    for time, expected in ((edge, 0), (edge + 1, 1), (now, 1), (now + 1, 0)):
+        found = counts(sales_at(time), "things", 0, now)
+        assert found[f"sales.thing -> things: {days} days"] == expected
+        assert found["sales.thing -> things: all"] == (time <= now)
+
+
+def test_what_was_always_known_is_in_no_window() -> None:
+    found = counts(sales_at(None, None), "things", 0, day(0))
+    assert [found[f"{ANY}: {what}"] for what in ("all", "30 days", "365 days")] == [2, 0, 0]
+    assert np.isnan(found[f"{ANY}: days since"])
+
+
+def test_the_calendar_of_a_seed() -> None:
+    """2024-02-29 was a Thursday; the row was a day and a half old at 18:00."""
+    time = int(np.datetime64("2024-02-29T18:00", "ns").astype(np.int64))
+    found = time_columns(np.array([time - DAY * 3 // 2, STATIC]), np.array([time, time]))
+    assert {name: column[0].item() for name, column in found.items()} == {
+        "day": time // DAY, "month": 1, "weekday": 3, "hour": 18.0, "age in days": 1.5
+    }  # fmt: skip
+    assert np.isnan(found["age in days"][1])
+
+
+# --- P1 to P3 -------------------------------------------------------------------------------------
+
+
+def seen(database: Database, seeds: Sequence[NamedSeed]) -> list[dict[str, bytes]]:
+    """All counts of each seed, to the last bit."""
+    nodes = World(database).nodes
+    found = []
+    for name, time in seeds:
+        row = np.array([nodes[name] - database.offsets[name[0]]])
+        columns = LinkCounts.of(database, name[0]).columns(row, np.array([time]))
+        found.append({label: column.tobytes() for label, column in columns.items()})
+    return found
+
+
+@pytest.mark.parametrize("change", [without_future, scrambled_future])
+@examples(100)
+@given(random_db(), st.data(), st.integers(0, 2**32))
+def test_the_future_goes_unnoticed(change: Change, raw: Raw, data: st.DataObject, rng_seed: int) -> None:
+    """P1 and P2"""
+    rng = random.Random(rng_seed)
+    _, time, seeds = asked(raw, data, "<=", rng)
+    assert seen(Database.build(*change(raw, time, "<=", rng)), seeds) == seen(Database.build(*raw), seeds)
+
+
+@examples(50)
+@given(random_db(), st.data(), st.integers(0, 2**32))
+def test_the_order_of_rows_goes_unnoticed(raw: Raw, data: st.DataObject, rng_seed: int) -> None:
+    """P3"""
+    rng = random.Random(rng_seed)
+    _, _, seeds = asked(raw, data, "<=", rng)
+    assert seen(Database.build(*shuffled(raw, rng)), seeds) == seen(Database.build(*raw), seeds)
+
+
+@pytest.mark.parametrize("number", range(10))
+@pytest.mark.parametrize("shift", [-1, 0, 1])
+def test_the_shop_keeps_its_secrets(number: int, shift: int) -> None:
+    raw, time, rng = raw_shop(), day(number) + shift, random.Random(number)
+    database = Database.build(*raw)
+    seeds = World(database).some_seeds(time, "<=", 60, rng)
+    for change in (without_future, scrambled_future):
+        assert seen(Database.build(*change(raw, time, "<=", rng)), seeds) == seen(database, seeds)
+
+
+# --- the model ------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def churn() -> tuple[Task, FeatureTable, CountsModel]:
+    task = Task.from_sql(small_shop(), **CHURN)
+    features = FeatureTable.fit(task.database, task.splits.val)
+    return task, features, CountsModel.fit(task, features)
+
+
+def test_the_model_learns_who_orders_often(churn: tuple[Task, FeatureTable, CountsModel]) -> None:
+    task, _, model = churn
+    scores = model.predict(protocol_seeds(task, "test", "frozen"))
+    assert measures(task.spec.type, task.vault.open("test"), scores)["roc_auc"].low > 0.55  # type: ignore[operator,arg-type]
+
+
+def test_the_same_model_comes_out_twice(churn: tuple[Task, FeatureTable, CountsModel]) -> None:
+    task, features, model = churn
+    again, seeds = CountsModel.fit(task, features), task.seeds("test")
+    assert again.predict(seeds).tobytes() == model.predict(seeds).tobytes()
+    other = CountsModel.fit(task, features, rng_seed=1)
+    assert other.predict(seeds).tobytes() != model.predict(seeds).tobytes()
+
+
+def test_the_model_does_not_notice_the_future(churn: tuple[Task, FeatureTable, CountsModel]) -> None:
+    """P1 of predictions, whatever the statistics of features, which are those of the cut-off."""
+    task, features, model = churn
+    seeds = task.seeds("val").select(task.seeds("val").time == task.splits.val)
+    orders = task.database["orders"]
+    kept = orders.data.filter(pa.array(orders.known_at <= task.splits.val))
+    tables = {"customers": task.database["customers"].data, "orders": kept}
+    cut = Database.build(tables, task.database.schema)
+    assert cut.num_rows < task.database.num_rows
+    columns = SeedColumns.of(cut, "customers", FeatureTable.encode(cut, features.statistics))
+    assert CountsModel(columns, model.booster).predict(seeds).tobytes() == model.predict(seeds).tobytes()
+
+
+def test_numbers_and_classes_have_models_too() -> None:
+    """The orders of the next days as a number, and as one of three classes."""
+    database = small_shop(age_group=["young", "old"] * 20)
+    amount = CHURN["sql"].replace("= 0 AS BIGINT) AS churned", "AS BIGINT) AS churned")
+    number = Task.from_sql(database, **(CHURN | {"sql": amount, "task_type": "regression"}))
+    classes = Task.from_sql(
+        database,
+        **(
+            CHURN
+            | {
+                "sql": amount.replace("CAST(COUNT", "CAST(LEAST(2, COUNT").replace(
+                    " AS BIGINT", ") AS BIGINT"
+                ),
+                "task_type": "multiclass_classification",
+            }
+        ),
+    )
+    for task, shape in ((number, ()), (classes, (3,))):
+        features = FeatureTable.fit(task.database, task.splits.val)
+        rows, findings = fit_baselines(task, features)
+        seeds = task.seeds("test")
+        assert [row.name for row in rows] == [
+            "constant",
+            "entity mean",
+            "last 12 labels",
+            "LightGBM on counts",
+        ]
+        assert findings == []
+        assert [row.predict(seeds).shape for row in rows] == [(len(seeds), *shape)] * 4
+        target = task.vault.open("test")
+        good = [
+            next(iter(measures(task.spec.type, target, row.predict(seeds), num_resamples=0).values()))  # type: ignore[arg-type]
+            for row in rows
+        ]
+        assert all(measure.value is not None for measure in good)
+
+
+def test_the_code_columns_come_first() -> None:
+    """LightGBM is told which columns are codes by their number."""
+    task = Task.from_sql(small_shop(age_group=["young", "old"] * 20), **CHURN)
+    features = FeatureTable.fit(task.database, task.splits.val)
+    names = list(SeedColumns.of(task.database, "customers", features).of_seeds(task.seeds("val")))
+    assert names == [
+        "age_group (code)", "age (number)", "day", "month", "weekday", "hour", "age in days",
+        *(f"orders.customer -> customers: {what}" for what in ("all", "30 days", "90 days", "365 days", "days since")),
+        *(f"any: {what}" for what in ("all", "30 days", "90 days", "365 days", "days since")),
+    ]  # fmt: skip
+
+
+def test_one_class_in_validation_is_refused_before_training() -> None:
+    sql = CHURN["sql"].replace("= 0 AS BIGINT)", f"= 0 AND t.timestamp < TIMESTAMP '{_day(200)}' AS BIGINT)")
+    task = Task.from_sql(small_shop(), **(CHURN | {"sql": sql}))
+    features = FeatureTable.fit(task.database, task.splits.val)
+    with pytest.raises(
+        TaskError, match=r"^error\[L06\] no model can be selected by the roc_auc of validation"
+    ):
+        CountsModel.fit(task, features)
+
+
+def _day(number: int) -> str:
+    return str(np.datetime64(START + number * DAY, "ns").astype("datetime64[s]"))
+
+
+def test_without_lightgbm_its_row_is_left_out(
+    churn: tuple[Task, FeatureTable, CountsModel], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task, features, _ = churn
+    monkeypatch.setitem(sys.modules, "lightgbm", None)
+    rows, findings = fit_baselines(task, features)
+    assert [row.name for row in rows] == ["constant", "entity mean", "last 12 labels"]
+    what = 'the baseline "LightGBM on counts" needs the package lightgbm, which is not installed'
+    fix = 'pip install "quartet-rdl[baselines]"'
+    assert list(map(str, findings)) == [f"note[R01] {what}; it is left out. Fix: {fix}"]
+    with pytest.raises(ResourceError) as raised:
+        CountsModel.fit(task, features)
+    assert str(raised.value) == f"error[R01] {what}. Fix: {fix}"
+
+
+def test_in_the_rolling_protocol_rules_know_more_and_the_others_the_same(
+    churn: tuple[Task, FeatureTable, CountsModel],
+) -> None:
+    task, features, _ = churn
+    rows, _ = fit_baselines(task, features)
+    test = task.seeds("test")
+    later = Seeds(test.node, test.time + task.spec.horizon, None)
+    more = knowing(rows, Seeds(test.node, test.time, task.vault.open("rolling")))
+    changed = [
+        bool((one.predict(later) != other.predict(later)).any())
+        for one, other in zip(rows, more, strict=True)
+    ]
+    assert changed == [False, True, True, False]
+
+
+# --- the shared datasets --------------------------------------------------------------------------
+
+# LightGBM on counts on test: ROC-AUC, or NMAE. Floors are means of three runs, and one run differs by 0.001.
+FLOORS = {
+    "rel-travel": {"user-engagement": 0.925, "user-badge": 0.833, "post-upvote": 0.739},
+    "rel-flights": {"plane-idle": 0.788, "plane-departures": 0.528, "flight-late": 0.594},
+}
+ONE_RUN = 0.001
+
+
+@pytest.mark.parametrize("dataset", FLOORS)
+def test_counts_reach_the_floor(dataset: str) -> None:
+    database = Database.load(shared_data(dataset))
+    for name, floor in FLOORS[dataset].items():
+        task = Task.load(database, name)
+        model = CountsModel.fit(task, FeatureTable.fit(task.database, task.splits.val))
+        scores = model.predict(protocol_seeds(task, "test", "frozen"))
+        target: Any = task.vault.open("compare with the floor")
+        if name == "plane-departures":
+            train = task.seeds("train").target
+            nmae = measures("regression", target, scores, train_target=train, num_resamples=0)["nmae"].value  # type: ignore[arg-type]
+            assert nmae is not None
+            assert nmae <= floor, name
+            continue
+        auc = measures("binary_classification", target, scores, num_resamples=0)["roc_auc"].value
+        assert auc is not None
+        assert floor - ONE_RUN <= auc, name
+        assert auc <= floor + 0.02, name  # flight-late near 1.0 would have read its own report

@@ -1,0 +1,153 @@
+"""`new_folder`: a folder is filled aside and takes its place whole."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from quartet.machine import new_folder
+
+PARTS = 12
+
+
+def fill(target: Path, token: str) -> None:
+    with new_folder(target) as aside:
+        for part in range(PARTS):
+            (aside / str(part)).write_text(token * 100)
+
+
+def fail_halfway(target: Path, error: type[BaseException]) -> None:
+    with new_folder(target) as aside:
+        (aside / "0").write_text("half")
+        raise error
+
+
+def tokens(target: Path) -> list[str]:
+    return [(target / str(part)).read_text() for part in range(PARTS)]
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+# --- one process ----------------------------------------------------------------------------------
+
+
+def test_the_folder_appears_whole_with_its_parents(tmp_path: Path) -> None:
+    target = tmp_path / "new" / "deep" / "folder"
+    with new_folder(target) as aside:
+        (aside / "inner").mkdir()
+        (aside / "inner" / "file").write_text("here")
+        assert not target.exists()
+        assert aside.parent == target.parent  # on one file system, or it could not be renamed
+    assert (target / "inner" / "file").read_text() == "here"
+    assert names(target.parent) == ["folder"]
+    assert target.stat().st_mode & 0o777 == 0o755
+
+
+def test_nothing_of_the_old_folder_remains(tmp_path: Path) -> None:
+    target = tmp_path / "folder"
+    with new_folder(target) as aside:
+        (aside / "old").write_text("old")
+    with new_folder(target) as aside:
+        (aside / "new").write_text("new")
+        assert names(target) == ["old"]
+    assert names(target) == ["new"]
+    assert names(tmp_path) == ["folder"]
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, SystemExit])
+def test_an_exception_leaves_the_old_folder(tmp_path: Path, error: type[BaseException]) -> None:
+    target = tmp_path / "folder"
+    fill(target, "a")
+    with pytest.raises(error):
+        fail_halfway(target, error)
+    assert tokens(target) == ["a" * 100] * PARTS
+    assert names(tmp_path) == ["folder"]
+
+
+def test_an_exception_leaves_nothing_where_nothing_was(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError):
+        fail_halfway(tmp_path / "folder", RuntimeError)
+    assert names(tmp_path) == []
+
+
+def test_two_at_once_and_the_last_to_finish_wins(tmp_path: Path) -> None:
+    target = tmp_path / "folder"
+    with new_folder(target) as first:
+        (first / "first").write_text("")
+        with new_folder(target) as second:
+            (second / "second").write_text("")
+        assert names(target) == ["second"]
+    assert names(target) == ["first"]
+    assert names(tmp_path) == ["folder"]
+
+
+def test_an_empty_folder_is_filled(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    fill(tmp_path / "folder", "a")
+    assert tokens(tmp_path / "folder") == ["a" * 100] * PARTS
+    assert names(tmp_path) == ["folder"]
+
+
+def test_a_file_of_that_name_is_not_deleted(tmp_path: Path) -> None:
+    """A folder takes the place of a folder; a path that names someone's file is a mistake."""
+    target = tmp_path / "thesis.txt"
+    target.write_text("three years")
+    with pytest.raises(OSError, match=r"thesis\.txt"):
+        fill(target, "a")
+    assert target.read_text() == "three years"
+    assert names(tmp_path) == ["thesis.txt"]
+
+
+# --- several processes ----------------------------------------------------------------------------
+
+
+def write_often(target: Path, writer: int, results: Any) -> None:
+    """Replaces the folder a hundred times, and reports what went wrong."""
+    try:
+        for count in range(100):
+            fill(target, f"[{writer}.{count}]")
+    except Exception as error:
+        results.put(f"writer {writer}: {error!r}")
+    else:
+        results.put("done")
+
+
+def look(target: Path) -> str:
+    """What a careful reader finds: it reads the first part again at the end, to see that nothing moved.
+
+    A folder that is replaced under a reader is another folder: files read by their paths, one after
+    the other, may be of both. That the first is still the same says that all were of one.
+    """
+    try:
+        first, *rest = tokens(target)
+        again = (target / "0").read_text()
+    except FileNotFoundError:
+        return "replaced"
+    if first != again:
+        return "replaced"
+    return "whole" if rest == [first] * (PARTS - 1) else "mixed"
+
+
+def test_four_writers_and_a_reader(tmp_path: Path) -> None:
+    """No writer fails, no reader is deceived, and at the end one whole folder is left, and nothing else."""
+    target = tmp_path / "folder"
+    context = multiprocessing.get_context("spawn")
+    results = context.Queue()
+    writers = [context.Process(target=write_often, args=(target, n, results)) for n in range(4)]
+    for process in writers:
+        process.start()
+    seen: Counter[str] = Counter()
+    while any(process.is_alive() for process in writers):
+        seen[look(target)] += 1
+    assert [results.get(timeout=60) for _ in writers] == ["done"] * 4
+    assert seen["mixed"] == 0
+    assert seen["whole"] > 10
+    assert seen["replaced"] > 10  # the race was run
+    assert look(target) == "whole"
+    assert names(tmp_path) == ["folder"]

@@ -3,6 +3,7 @@
 from quartet.tasks.export import write_relbench
 from quartet.tasks.labels import LabelColumns, early_text, read_labels
 from quartet.tasks.past_labels import TABLE, past_label_findings, with_past_labels
+from quartet.tasks.record import TaskRecord
 from quartet.tasks.sandbox import run_task_sql
 from quartet.tasks.seeds import Seeds, joined
 from quartet.tasks.spec import TaskSpec, TaskType
@@ -18,6 +19,7 @@ __all__ = [
     "Split",
     "Splits",
     "Task",
+    "TaskRecord",
     "TaskSpec",
     "TaskType",
     "balance",

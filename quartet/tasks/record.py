@@ -1,0 +1,146 @@
+"""TaskRecord: what a trained model remembers of its task, written to and read from JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any
+
+import pyarrow as pa
+
+from quartet.database import Database, Table
+from quartet.errors import IntegrityError, SchemaError
+from quartet.tasks.past_labels import with_past_labels
+from quartet.tasks.spec import TaskSpec, TaskType
+from quartet.tasks.splits import Splits
+from quartet.tasks.task import Task
+
+_VERSION = 1
+
+
+@dataclass(frozen=True)
+class TaskRecord:
+    """The definition of a task, its cut-offs, and the shape and fingerprint of the database it was bound to.
+
+    `source` and `path` are the names under which the database and the task are found again.
+    """
+
+    spec: TaskSpec
+    classes: tuple[Any, ...] | None
+    structure: tuple[str, ...]  # sentences about keys, times and links
+    val_timestamp: int
+    test_timestamp: int
+    fingerprint: str
+    source: str = ""
+    path: str = ""
+
+    @staticmethod
+    def of(task: Task, source: str = "", path: str = "") -> TaskRecord:
+        return TaskRecord(
+            spec=task.spec,
+            classes=None if task.classes is None else tuple(task.classes),
+            structure=_structure(task.visible_database),
+            val_timestamp=task.splits.val,
+            test_timestamp=task.splits.test,
+            fingerprint=task.visible_database.fingerprint,
+            source=source,
+            path=path or task.name,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the record as plain values that JSON can hold."""
+        return {"version": _VERSION, **asdict(self)}
+
+    @staticmethod
+    def from_dict(values: Mapping[str, Any]) -> TaskRecord:
+        """Returns the record that `to_dict` wrote; a newer or a foreign one is refused."""
+        version = values.get("version")
+        if isinstance(version, int) and version > _VERSION:
+            raise IntegrityError(
+                "C10", f"the task was recorded by a newer version of quartet (format {version})", "upgrade"
+            )
+        names, spec_names = ({each.name for each in fields(kind)} for kind in (TaskRecord, TaskSpec))
+        spec = values.get("spec")
+        is_ours = isinstance(spec, Mapping) and set(spec) == spec_names
+        if version != _VERSION or set(values) != names | {"version"} or not is_ours:
+            raise IntegrityError(
+                "C06", "the record of the task is damaged or of another format", "train anew"
+            )
+        given = {name: values[name] for name in names}
+        hidden = tuple((table, column) for table, column in given["spec"]["remove_columns"])
+        given["spec"] = TaskSpec(**{**given["spec"], "remove_columns": hidden})
+        given["classes"] = None if given["classes"] is None else tuple(given["classes"])
+        return TaskRecord(**{**given, "structure": tuple(given["structure"])})
+
+    @property
+    def name(self) -> str:
+        return self.spec.name
+
+    @property
+    def type(self) -> TaskType:
+        return self.spec.type
+
+    @property
+    def entity_table(self) -> str:
+        return self.spec.entity_table
+
+    @property
+    def target(self) -> str:
+        return self.spec.target_col
+
+    @property
+    def horizon(self) -> int:
+        return self.spec.horizon
+
+    @property
+    def hidden_columns(self) -> tuple[tuple[str, str], ...]:
+        return self.spec.hidden_columns
+
+    def visible(self, database: Database, table_order: Iterable[str] = ()) -> Database:
+        """Returns the part of a database that the task may see, the tables of `table_order` first."""
+        hidden = [
+            (table, column)
+            for table, column in self.hidden_columns
+            if table in database.tables and column in database[table].data.column_names
+        ]
+        shown = database.without(hidden)
+        names = dict.fromkeys([*(name for name in table_order if name in shown.tables), *shown.tables])
+        return replace(shown, tables={name: shown[name] for name in names})
+
+    def with_past_labels(
+        self, database: Database, upto: int, labels: pa.Table | None = None, table_order: Iterable[str] = ()
+    ) -> Database:
+        """Returns what `visible` shows and the table of the labels that are known at a time.
+
+        `labels` are the label rows of a task whose labels do not follow from the database.
+        """
+        splits = Splits(self.val_timestamp, self.test_timestamp)
+        return self.visible(with_past_labels(database, self.spec, splits, upto, labels), table_order)
+
+    def check_structure(self, database: Database) -> None:
+        """Raises an error that names the key, time or link in which a database differs from that of training."""
+        before, now = self.structure, _structure(database)
+        lost = [fact for fact in before if fact not in now]
+        new = [fact for fact in now if fact not in before]
+        if lost or new:
+            text = f'"{lost[0]}" held in training and does not now' if lost else ""
+            if new:
+                text = f'{text}, and now "{new[0]}"' if lost else f'"{new[0]}" did not hold in training'
+            raise SchemaError("V04" if lost else "V05", text, "restore it with a schema file, or train anew")
+
+
+def _structure(database: Database) -> tuple[str, ...]:
+    return tuple(sorted(fact for table in database.tables.values() for fact in _facts(table)))
+
+
+def _facts(table: Table) -> Iterator[str]:
+    schema = table.schema
+    if schema.primary_key:
+        yield f"the key of {table.name} is {', '.join(schema.primary_key)}"
+    if schema.time is not None:
+        yield f"{table.name} is dated by {schema.time.column}"
+    if schema.available_at is not None:
+        yield f"{table.name} is available at {schema.available_at}"
+    for link in schema.foreign_keys:
+        target = link.table + "".join(f".{column}" for column in link.references)
+        yield f"{table.name}.{link.label} links to {target}"

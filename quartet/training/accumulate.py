@@ -1,7 +1,7 @@
-"""The gradient of a batch, gathered part by part: only one part's activations are in memory at a time.
+"""The gradient of a batch, one group of seeds at a time: only one group's activations are in memory.
 
-What the parts share is computed once, before them. Each part runs backward into it and stops there, except for the
-last: with it, what the others left goes on backward too, in one go. The result is the gradient of the whole batch.
+The batch is encoded once. The backward pass of each group stops at what was encoded, except for the last: with it, the
+gradients that the others left there go all the way back, in one pass. The result is the gradient of the whole batch.
 """
 
 from __future__ import annotations
@@ -13,75 +13,64 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from quartet.tokens import Part, TokenBatch, with_tensors
-from quartet.training.network import PartModel, Shared
+from quartet.tokens import SeedGroup, TokenBatch, with_tensors
+from quartet.training.network import Encoded, Network
 
-Answer = Callable[[Shared, TokenBatch, Part], Tensor]  # (b, outputs) of a part
-Loss = Callable[[Tensor, Tensor], Tensor]  # answers (b, outputs) and their places (b,) in the batch
+GroupForward = Callable[[Encoded, TokenBatch, SeedGroup], Tensor]  # (b, outputs) logits of a group
+Loss = Callable[
+    [Tensor, Tensor], Tensor
+]  # of (b, outputs) logits and the places (b,) of their seeds in the batch
 
 
-class PartAnswer(nn.Module):
-    """`PartModel.answer` as a module's forward, which DistributedDataParallel can wrap and then synchronises.
+class ForwardGroup(nn.Module):
+    """`Network.forward_group` as a module's forward, so that DistributedDataParallel can wrap and synchronise it.
 
-    `no_sync` is DistributedDataParallel's: where nothing is synchronised, there is nothing to hold back.
+    `no_sync` is DistributedDataParallel's. Without processes to synchronise it does nothing.
     """
 
-    def __init__(self, model: PartModel) -> None:
+    def __init__(self, network: Network) -> None:
         super().__init__()
-        self.model = model
+        self.network = network
 
-    def forward(self, shared: Shared, batch: TokenBatch, part: Part) -> Tensor:
-        return self.model.answer(shared, batch, part)
+    def forward(self, encoded: Encoded, batch: TokenBatch, group: SeedGroup) -> Tensor:
+        return self.network.forward_group(encoded, batch, group)
 
     def no_sync(self) -> AbstractContextManager[None]:
         return nullcontext()
 
 
-def backward_in_parts(
-    model: PartModel, batch: TokenBatch, loss: Loss, last_answer: Answer | None = None
+def backward_by_group(
+    network: Network, batch: TokenBatch, loss: Loss, last_forward: GroupForward | None = None
 ) -> Tensor:
-    """Adds the gradient of the parts' summed losses to the model's parameters; returns that sum.
+    """Adds the gradient of the groups' summed losses to the network's parameters and returns that sum.
 
-    `last_answer` is how the last part is answered (default: by the model). The backward pass from there is the only
-    one that reaches every parameter.
+    `last_forward` computes the last group's logits (default: the network). Its backward pass is the only one that
+    reaches every parameter.
     """
-    shared = model.share(batch)
-    ends: list[tuple[Tensor, Tensor]] = []
+    encoded = network.encode(batch)
+    copies: list[tuple[Tensor, Tensor]] = []
 
-    def cut_off(tensor: Tensor) -> Tensor:
-        """A copy without history; what it gathers goes on from the tensor itself at the end."""
-        ends.append((tensor, tensor.detach().requires_grad_()))
-        return ends[-1][1]
+    def detached(tensor: Tensor) -> Tensor:
+        copies.append((tensor, tensor.detach().requires_grad_()))
+        return copies[-1][1]
 
-    cut: Shared = with_tensors(shared, cut_off)
-    total = []
-    *parts, last = batch.parts
-    for part in parts:
-        rows, place = part.row.unique(return_inverse=True)
-        own = _with_rows(cut, rows)
-        value = loss(model.answer(own, batch, replace(part, row=place)), part.seed)
+    cut: Encoded = with_tensors(encoded, detached)
+    losses = []
+    *others, last = batch.groups
+    for group in others:
+        # A group gets its own rows alone: otherwise each would make a gradient as large as that of all rows.
+        named, place = group.row.unique(return_inverse=True)
+        rows = cut.rows.detach()[named].requires_grad_()
+        logits = network.forward_group(replace(cut, rows=rows), batch, replace(group, row=place))
+        value = loss(logits, group.seed)
         value.backward()
-        total.append(value.detach())
-        _give_back(own, cut, rows)
-    value = loss((last_answer or model.answer)(shared, batch, last), last.seed)
-    ends = [(tensor, copy) for tensor, copy in ends if copy.grad is not None]
+        losses.append(value.detach())
+        if rows.grad is not None:
+            cut.rows.grad = torch.zeros_like(cut.rows) if cut.rows.grad is None else cut.rows.grad
+            cut.rows.grad.index_add_(0, named, rows.grad)
+    value = loss((last_forward or network.forward_group)(encoded, batch, last), last.seed)
+    reached = [(tensor, copy.grad) for tensor, copy in copies if copy.grad is not None]
     torch.autograd.backward(
-        [value, *(tensor for tensor, _ in ends)], [None, *(copy.grad for _, copy in ends)]
+        [value, *(tensor for tensor, _ in reached)], [None, *(gradient for _, gradient in reached)]
     )
-    return torch.stack([*total, value.detach()]).sum()
-
-
-def _with_rows(shared: Shared, rows: Tensor) -> Shared:
-    """What a part needs of all rows: else each part would make a gradient as large as all rows."""
-    if shared.local is None:
-        return shared
-    return replace(shared, local=shared.local._replace(row=shared.local.row.detach()[rows].requires_grad_()))
-
-
-def _give_back(own: Shared, shared: Shared, rows: Tensor) -> None:
-    """Adds the gradient of a part's rows to that of all rows."""
-    if shared.local is None or own.local is None or own.local.row.grad is None:
-        return
-    whole = shared.local.row
-    whole.grad = torch.zeros_like(whole) if whole.grad is None else whole.grad
-    whole.grad.index_add_(0, rows, own.local.row.grad)
+    return torch.stack([*losses, value.detach()]).sum()

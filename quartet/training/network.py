@@ -1,25 +1,25 @@
-"""What every model here has in common: it computes once what a batch shares, and answers part by part."""
+"""The base class of every network: it encodes a batch once and then answers one group of seeds after another."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from quartet.config import ModelConfig
 from quartet.features import TableLayout
-from quartet.tokens import Part, TokenBatch
+from quartet.tokens import SeedGroup, TokenBatch
 
 
 @dataclass(frozen=True)
 class ModelSchema:
-    """What a model must know of the data: its tables, the hop bins of the sampler, and the size of the answer."""
+    """The facts about the data that decide a network's parameters."""
 
     tables: tuple[TableLayout, ...]
-    num_hops: int
+    num_hops: int  # hop bins of the local sampler
     num_outputs: int = 1
     links: tuple[tuple[int, int], ...] = ()  # the places of child and parent table, each pair once
 
@@ -28,25 +28,19 @@ class ModelSchema:
         return 4 + len(self.tables)
 
 
-class RowShared(NamedTuple):
-    """What a model that reads rows alone computes of them once."""
-
-    row: Tensor  # (R, D)
-
-
 @dataclass(frozen=True, eq=False)
-class Shared:
-    """What is computed once for a batch, whatever the number of its parts.
+class Encoded:
+    """The result of encoding a batch once. Subclasses add what else their network encodes.
 
-    `local` is a named tuple whose `row` has a line for each distinct row of the batch: a part is given those of its
-    own rows, with `Part.row` naming places among them.
+    `backward_by_group` hands each group only the lines of its own rows, and `SeedGroup.row` then names places among
+    those.
     """
 
-    local: Any
+    rows: Tensor  # (R, ...) a line for each distinct row of the batch
 
 
-class PartModel(nn.Module):
-    """A model: `model(batch)` gives (B, outputs) logits or standardised values."""
+class Network(nn.Module):
+    """A network: `network(batch)` gives (B, outputs) logits or standardised values."""
 
     readout: nn.Linear
 
@@ -59,20 +53,20 @@ class PartModel(nn.Module):
         return sum(parameter.numel() for parameter in self.parameters())
 
     def forward(self, batch: TokenBatch) -> Tensor:
-        shared = self.share(batch)
-        answers = torch.cat([self.answer(shared, batch, part) for part in batch.parts])
-        return torch.empty_like(answers).index_copy(0, batch.order, answers)  # (B, outputs)
+        encoded = self.encode(batch)
+        logits = torch.cat([self.forward_group(encoded, batch, group) for group in batch.groups])
+        return torch.empty_like(logits).index_copy(0, batch.order, logits)  # (B, outputs)
 
-    def share(self, batch: TokenBatch) -> Any:
-        """What is computed once for a batch: a `Shared`."""
+    def encode(self, batch: TokenBatch) -> Any:
+        """Computes once, as an `Encoded`, what all groups of a batch share."""
         raise NotImplementedError
 
-    def answer(self, shared: Any, batch: TokenBatch, part: Part) -> Tensor:
-        """The answers of the seeds of one part: (b, outputs)."""
+    def forward_group(self, encoded: Any, batch: TokenBatch, group: SeedGroup) -> Tensor:
+        """Returns the (b, outputs) logits of the seeds of one group."""
         raise NotImplementedError
 
-    def observe(self, sketch: Tensor) -> None:
-        """Takes notice of the sketches of a whole batch in training, before its parts (`TokenBatch.whole_sketch`)."""
+    def update_batch_stats(self, sketch: Tensor) -> None:
+        """Updates running statistics in training, once a step: `sketch` is that of all its seeds."""
 
-    def settle(self, gathered: Callable[[Tensor], Tensor]) -> None:
-        """Learns what no gradient teaches, after a step; `gathered` joins a tensor with those of other processes."""
+    def after_step(self, gathered: Callable[[Tensor], Tensor]) -> None:
+        """Updates what no gradient reaches; `gathered` joins a tensor with those of other processes."""

@@ -1,22 +1,63 @@
-"""The global module (section 2.5): two codebook branches and two cross-attention branches."""
+"""The branches of Figure 2: what each has in common, the local one, and the two codebooks (section 2.5)."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from quartet.config import ModelConfig
-from quartet.models.layers.attention import CrossAttention, SelfAttentionBlock
+from quartet.models.layers.attention import CrossAttention
+from quartet.models.local import LocalModule
+from quartet.tokens import SeedGroup, TokenBatch
+from quartet.training import ModelSchema
+
+
+class Branch(nn.Module):
+    """A branch reads something about each seed and gives views of it, each (b, D), by name.
+
+    `Branch(config, schema)` is made only where the configuration wants some of its views.
+    """
+
+    @staticmethod
+    def views(config: ModelConfig) -> tuple[str, ...]:
+        """Returns the names of the views that a configuration wants of this branch."""
+        raise NotImplementedError
+
+    def encode(self, rows: Tensor, global_tokens: Tensor, batch: TokenBatch) -> Any:  # noqa: ARG002
+        """Computes once for a batch, from (R, D) rows and (P, D) global tokens, what all its groups share."""
+        return ()
+
+    def forward(self, tokens: Tensor, encoded: Any, batch: TokenBatch, group: SeedGroup) -> dict[str, Tensor]:
+        """Returns the views of a group's seeds. Their (b, K, D) local tokens begin with the seed itself."""
+        raise NotImplementedError
+
+    def update_batch_stats(self, sketch: Tensor) -> None:
+        """Updates running statistics in training, once a step: `sketch` is that of all its seeds."""
+
+
+class LocalBranch(Branch):
+    """h_local, from the tokens around the seed."""
+
+    def __init__(self, config: ModelConfig, schema: ModelSchema) -> None:  # noqa: ARG002
+        super().__init__()
+        self.module = LocalModule(config)
+
+    @staticmethod
+    def views(config: ModelConfig) -> tuple[str, ...]:
+        return ("local",) if config.local else ()
+
+    def forward(self, tokens: Tensor, encoded: Any, batch: TokenBatch, group: SeedGroup) -> dict[str, Tensor]:  # noqa: ARG002
+        return {"local": self.module(tokens, group.log_count)}
 
 
 class Codebook(nn.Module):
     """X_b = CrossAttn(MLP_b(q_b), E_b), eq. 3: a seed's soft membership of learned archetypes.
 
-    Keys and values of the archetypes are projected once for all seeds: the seeds of the batch are the queries
-    of one sequence.
+    Keys and values of the archetypes are projected once for all seeds: the seeds of the batch are the queries of one
+    sequence.
     """
 
     def __init__(self, inputs: int, config: ModelConfig) -> None:
@@ -30,37 +71,53 @@ class Codebook(nn.Module):
         return self.attention(self.query(query)[None], self.archetypes[None])[0]  # (B, D)
 
 
-class FeatureBranch(nn.Module):
-    """The feature codebook, asked with the seed's own features: q_feat = h_feat(v_i)."""
+class FeatureBranch(Branch):
+    """X_feat: a codebook asked with the seed's own features, q_feat = h_feat(v_i)."""
 
-    def __init__(self, config: ModelConfig) -> None:
+    def __init__(self, config: ModelConfig, schema: ModelSchema) -> None:  # noqa: ARG002
         super().__init__()
         self.norm = nn.LayerNorm(config.width)
         self.codebook = Codebook(config.width, config)
 
-    def forward(self, feature: Tensor) -> Tensor:
-        return self.codebook(self.norm(feature))  # (B, D)
+    @staticmethod
+    def views(config: ModelConfig) -> tuple[str, ...]:
+        return ("feature",) if config.has("feature") else ()
+
+    def encode(self, rows: Tensor, global_tokens: Tensor, batch: TokenBatch) -> Tensor:  # noqa: ARG002
+        return self.codebook(self.norm(F.embedding(batch.seed_row, rows)))  # (B, D)
+
+    def forward(self, tokens: Tensor, encoded: Any, batch: TokenBatch, group: SeedGroup) -> dict[str, Tensor]:  # noqa: ARG002
+        return {"feature": encoded[group.seed]}
 
 
-class TopologyBranch(nn.Module):
-    """The topology codebook, asked with the seed's structural sketch: q_struct = BN(F_sketch(v_i))."""
+class TopologyBranch(Branch):
+    """X_struct: a codebook asked with the seed's structural sketch, q_struct = BN(F_sketch(v_i))."""
 
-    def __init__(self, sketch: int, config: ModelConfig) -> None:
+    def __init__(self, config: ModelConfig, schema: ModelSchema) -> None:
         super().__init__()
-        self.norm = nn.BatchNorm1d(sketch)
-        self.codebook = Codebook(sketch, config)
+        self.norm = nn.BatchNorm1d(schema.sketch_size)
+        self.codebook = Codebook(schema.sketch_size, config)
 
-    def forward(self, sketch: Tensor, whole: Tensor | None = None) -> Tensor:
-        """X_struct of sketches. If they are a part of a batch, `whole` are those of all of it: see `observe`."""
-        return self.codebook(self._normed(sketch, whole))  # (B, D)
+    @staticmethod
+    def views(config: ModelConfig) -> tuple[str, ...]:
+        return ("topology",) if config.has("topology") else ()
 
-    def observe(self, whole: Tensor) -> None:
-        """Lets the running statistics follow a batch whose parts are given to `forward`: once, not once a part."""
-        if len(whole) > 1:
-            self.norm(whole)
+    def encode(self, rows: Tensor, global_tokens: Tensor, batch: TokenBatch) -> Tensor:  # noqa: ARG002
+        return self.codebook(self.normed(batch.sketch, batch.whole_sketch))  # (B, D)
 
-    def _normed(self, sketch: Tensor, whole: Tensor | None = None) -> Tensor:
-        """One seed has no spread of its own: it is measured with what was learned so far."""
+    def forward(self, tokens: Tensor, encoded: Any, batch: TokenBatch, group: SeedGroup) -> dict[str, Tensor]:  # noqa: ARG002
+        return {"topology": encoded[group.seed]}
+
+    def update_batch_stats(self, sketch: Tensor) -> None:
+        if len(sketch) > 1:
+            self.norm(sketch)
+
+    def normed(self, sketch: Tensor, whole: Tensor | None = None) -> Tensor:
+        """Returns BN of sketches. If they are some of a step's seeds, `whole` has those of all of them.
+
+        Running statistics then follow the step in `update_batch_stats`, once. One seed has no spread of its own: it is
+        measured with the statistics so far.
+        """
         norm = self.norm
         if whole is None and len(sketch) > 1:
             return norm(sketch)
@@ -68,68 +125,3 @@ class TopologyBranch(nn.Module):
         if self.training and whole is not None and len(whole) > 1:
             variance, mean = torch.var_mean(whole, 0, correction=0)
         return (sketch - mean) * (variance + norm.eps).rsqrt() * norm.weight + norm.bias
-
-
-class Readable(NamedTuple):
-    """Context tokens as latents read them."""
-
-    tokens: Tensor  # (P, D)
-    logits: Tensor  # (P, Z H)
-
-
-class Latents(nn.Module):
-    """Z_b = Z_0 + CrossAttn(Z_0, C_b), eq. 5: learned latents read a branch's context."""
-
-    def __init__(self, config: ModelConfig) -> None:
-        super().__init__()
-        self.start = nn.Parameter(torch.randn(config.num_latents, config.width) * 0.02)
-        self.norm_start, self.norm_context = nn.LayerNorm(config.width), nn.LayerNorm(config.width)
-        self.attention = CrossAttention(config)
-
-    def share(self, tokens: Tensor) -> Readable:
-        """What does not depend on which of the (P, D) tokens a context names."""
-        tokens = self.norm_context(tokens)
-        return Readable(tokens, self.attention.logits(self.norm_start(self.start), tokens))
-
-    def forward(self, shared: Readable, place: Tensor, count: Tensor) -> Tensor:
-        """The latents of each context tokens[place[i, :count[i]]]: (contexts, Z, D)."""
-        return self.start + self.attention.read_places(shared.logits, shared.tokens, place, count)
-
-
-class SeedRead(nn.Module):
-    """h_b = CrossAttn(q_seed, Z_b), eq. 7: the seed reads its latents."""
-
-    def __init__(self, config: ModelConfig) -> None:
-        super().__init__()
-        self.norm = nn.LayerNorm(config.width)
-        self.attention = CrossAttention(config)
-
-    def forward(self, query: Tensor, latents: Tensor) -> Tensor:
-        return self.attention.read_alone(query, self.norm(latents))  # (b, D)
-
-
-class LatentStack(nn.Sequential):
-    """The self-attention layers that both blocks of latents go through together, eq. 6."""
-
-    def __init__(self, config: ModelConfig) -> None:
-        super().__init__(*(SelfAttentionBlock(config) for _ in range(config.latent_layers)))
-
-
-class DirectAttention(nn.Module):
-    """The ablation without perceivers: full self-attention of the seed with its context; the seed comes back."""
-
-    def __init__(self, config: ModelConfig) -> None:
-        super().__init__()
-        self.blocks = LatentStack(config)
-        self.norm = nn.LayerNorm(config.width)
-
-    def forward(self, query: Tensor, tokens: Tensor, place: Tensor, count: Tensor) -> Tensor:
-        context = F.embedding(place, tokens)  # (b, C, D)
-        sequence = torch.cat([query[:, None], context], 1)  # (b, 1 + C, D)
-        is_real = (
-            torch.arange(sequence.shape[1], device=count.device) <= count[:, None]
-        )  # the seed counts too
-        log_share = torch.zeros_like(is_real, dtype=sequence.dtype).masked_fill(~is_real, -torch.inf)
-        for block in self.blocks:
-            sequence = block(sequence, log_share)
-        return self.norm(sequence[:, 0])  # (b, D)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from quartet.config import ModelConfig
 from quartet.models.layers.dropout import Dropout
-from quartet.models.layers.message import Linears, MessageModel, Relations, Step, TableNorm, blocks, summed
+from quartet.models.layers.message import Linears, MessagePassing, Relations, Step, TableNorm, blocks, summed
 
 
 class HGTConv(nn.Module):
@@ -35,7 +35,7 @@ class HGTConv(nn.Module):
         self.gate = nn.Parameter(torch.ones(tables, 1))  # g
 
     def forward(self, states: Tensor, step: Step) -> Tensor:
-        """(n, D) states from those before the step."""
+        """Returns the (n, D) states after a step, from those before."""
         own = states.index_select(0, step.node)  # (n, D)
         query = self.query(own, step.num_nodes)
         key, value = (self._sent(linears, states, step) for linears in (self.key, self.value))  # (E, H, D/H)
@@ -51,7 +51,7 @@ class HGTConv(nn.Module):
         return sent.unflatten(1, (self.heads, -1))
 
     def _logits(self, query: Tensor, key: Tensor, step: Step) -> Tensor:
-        """(E, H)"""
+        """Returns (E, H) logits."""
         asked = query.index_select(0, step.slot_node).unflatten(1, (self.heads, -1))  # (S, H, D/H)
         scale = F.embedding(step.slot_relation, self.prior) * key.shape[-1] ** -0.5  # (S, H)
         asked = self.key_relation(asked, step.num_slots) * scale[..., None]
@@ -75,7 +75,7 @@ class HeadLinears(nn.Module):
 
 
 def softmax(logits: Tensor, place: Tensor, num_places: int) -> Tensor:
-    """(E, H) logits as weights that sum to one over those of each place."""
+    """Turns (E, H) logits into weights that sum to one over those of each place."""
     lines = place[:, None].expand_as(logits)
     most = logits.new_zeros(num_places, logits.shape[1]).scatter_reduce(
         0, lines, logits.detach(), "amax", include_self=False
@@ -89,9 +89,9 @@ class HGTLayer(nn.Module):
 
     def __init__(self, config: ModelConfig, relations: Relations) -> None:
         super().__init__()
-        share, _ = config.dropouts
+        rate, _ = config.dropouts
         self.conv = HGTConv(config, relations)
-        self.dropout = Dropout(share)
+        self.dropout = Dropout(rate)
         self.norm = TableNorm(relations.num_tables, config.width)
 
     def forward(self, states: Tensor, step: Step) -> Tensor:
@@ -99,7 +99,7 @@ class HGTLayer(nn.Module):
         return self.norm(own + self.dropout(self.conv(states, step)), step.table)  # (n, D)
 
 
-class HGT(MessageModel):
-    """Layers of HGT, and the answer from the seed's last state."""
+class HGT(MessagePassing):
+    """Layers of HGT, and the logits from the seed's last state."""
 
     layer = HGTLayer

@@ -18,10 +18,10 @@ class LocalModule(nn.Module):
         self.norm = nn.LayerNorm(config.width)
         self.pool = Pool(config.width)
 
-    def forward(self, tokens: Tensor, log_share: Tensor) -> Tensor:
+    def forward(self, tokens: Tensor, log_count: Tensor) -> Tensor:
         for block in self.blocks:
-            tokens = block(tokens, log_share)  # (b, K, D)
-        return self.pool(self.norm(tokens), log_share)  # (b, D)
+            tokens = block(tokens, log_count)  # (b, K, D)
+        return self.pool(self.norm(tokens), log_count)  # (b, D)
 
 
 class Pool(nn.Module):
@@ -35,10 +35,10 @@ class Pool(nn.Module):
         self.score = nn.Linear(width, 1, bias=False)
         self.norm = nn.LayerNorm(width)
 
-    def forward(self, tokens: Tensor, log_share: Tensor) -> Tensor:
+    def forward(self, tokens: Tensor, log_count: Tensor) -> Tensor:
         seed, others = tokens[:, 0], tokens[:, 1:]  # (b, D), (b, K - 1, D)
-        log_share = log_share[:, 1:, None]
-        is_real = log_share > -torch.inf
-        logits = (self.score(others) + log_share).masked_fill(~is_real, torch.finfo(tokens.dtype).min)
+        log_count = log_count[:, 1:, None]
+        is_real = log_count > -torch.inf
+        logits = (self.score(others) + log_count).masked_fill(~is_real, torch.finfo(tokens.dtype).min)
         weight = logits.softmax(1) * is_real  # (b, K - 1, 1): all zero for a seed without neighbours
         return self.norm(seed + (weight.transpose(1, 2) @ others)[:, 0])  # (b, D)

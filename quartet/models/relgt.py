@@ -16,49 +16,45 @@ from torch import Tensor, nn
 from quartet.config import ModelConfig
 from quartet.models.layers.attention import attend, split_heads
 from quartet.models.layers.dropout import Dropout
-from quartet.models.layers.encoders import TimeEncoder
-from quartet.models.layers.table_encoder import encode_rows, table_encoders
-from quartet.models.layers.token_mix import LocalTokens
+from quartet.models.layers.table_encoder import TableEncoders
+from quartet.models.layers.token_mix import EncodedTokens, LocalTokens
 from quartet.models.local import LocalModule
-from quartet.tokens import Part, TokenBatch
-from quartet.training import ModelSchema, PartModel, Shared
+from quartet.tokens import SeedGroup, TokenBatch
+from quartet.training import ModelSchema, Network
 
-DECAY = 0.99  # of the moving averages, for each step
-RARE = 0.01  # a centroid that has less than this share of the mean count begins anew
+_DECAY = 0.99  # of the moving averages, for each step
+_RARE = 0.01  # a centroid that has less than this fraction of the mean count begins anew
 
 
-class RelGT(PartModel):
+class RelGT(Network):
     """head(FFN([LN(h_local) | LN(h_global)])): a transformer over local tokens, and the seed's read of centroids."""
 
     def __init__(self, config: ModelConfig, schema: ModelSchema) -> None:
         super().__init__(config, schema)
-        width, (share, _) = config.width, config.dropouts
-        self.tables = table_encoders(config, schema)
-        self.types = nn.Embedding(len(schema.tables), width)
-        self.time = TimeEncoder(config)
-        self.tokens = LocalTokens(schema.num_hops, config)
+        width, (rate, _) = config.width, config.dropouts
+        self.tables = TableEncoders(schema.tables, config)
+        self.tokens = LocalTokens(config, schema)
         self.enter = nn.Linear(width, width)
         self.local = LocalModule(config)
         self.memory = CentroidMemory(config)
         self.norms = nn.ModuleList(nn.LayerNorm(width) for _ in range(2))
         self.feed = nn.Sequential(
-            nn.Linear(2 * width, 2 * width), nn.GELU(), Dropout(share), nn.Linear(2 * width, width), Dropout(share),
+            nn.Linear(2 * width, 2 * width), nn.GELU(), Dropout(rate), nn.Linear(2 * width, width), Dropout(rate),
         )  # fmt: skip
         self.head = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, width), nn.ReLU())
         self.readout = nn.Linear(width, schema.num_outputs)
 
-    def share(self, batch: TokenBatch) -> Shared:
-        rows = encode_rows(self.tables, batch)  # (R, D)
-        return Shared(self.tokens.share(rows, self.types.weight, batch.row_type, self.time))
+    def encode(self, batch: TokenBatch) -> EncodedTokens:
+        return self.tokens.encode(self.tables(batch), batch)
 
-    def answer(self, shared: Shared, batch: TokenBatch, part: Part) -> Tensor:  # noqa: ARG002 (the batch itself says no more)
-        tokens = self.tokens(shared.local, self.time, part)  # (b, K, D)
-        read = self.local(self.enter(tokens), part.share.log()), self.memory(tokens[:, 0])
-        parts = [norm(one) for norm, one in zip(self.norms, read, strict=True)]
-        return self.readout(self.head(self.feed(torch.cat(parts, -1))))  # (b, outputs)
+    def forward_group(self, encoded: EncodedTokens, batch: TokenBatch, group: SeedGroup) -> Tensor:  # noqa: ARG002
+        tokens = self.tokens(encoded, group)  # (b, K, D)
+        views = self.local(self.enter(tokens), group.log_count), self.memory(tokens[:, 0])  # each (b, D)
+        normed = [norm(view) for norm, view in zip(self.norms, views, strict=True)]
+        return self.readout(self.head(self.feed(torch.cat(normed, -1))))  # (b, outputs)
 
-    def settle(self, gathered: Callable[[Tensor], Tensor]) -> None:
-        self.memory.settle(gathered)
+    def after_step(self, gathered: Callable[[Tensor], Tensor]) -> None:
+        self.memory.after_step(gathered)
 
 
 class CentroidMemory(nn.Module):
@@ -89,7 +85,7 @@ class CentroidMemory(nn.Module):
 
     @property
     def centroids(self) -> Tensor:
-        """(A, D/2), where distances are measured."""
+        """Returns the (A, D/2) centroids, where distances are measured."""
         return self.total / self.count[:, None]
 
     def forward(self, seed: Tensor) -> Tensor:
@@ -109,16 +105,16 @@ class CentroidMemory(nn.Module):
         return read[0].transpose(0, 1).flatten(1)  # (b, D)
 
     @torch.no_grad()
-    def settle(self, gathered: Callable[[Tensor], Tensor]) -> None:
+    def after_step(self, gathered: Callable[[Tensor], Tensor]) -> None:
         """Moves the centroids towards the seeds of a step, all of them at once.
 
-        The same in every process, and however the step was cut: seeds are put in an order of their own, and what is
-        drawn depends on the number of the step.
+        The result is the same in every process, and however the step was cut: seeds are put in an order of their own,
+        and the draws depend on the number of the step.
         """
         seeds, self.seen = gathered(torch.cat(self.seen)).to(self.mean), []
         seeds = seeds[seeds[:, 0].argsort()]
         is_first = not self.num_steps
-        rate = 1.0 if is_first else 1 - DECAY
+        rate = 1.0 if is_first else 1 - _DECAY
         self.mean.lerp_(seeds.mean(0), rate)
         self.variance.lerp_(seeds.var(0, correction=0), rate)
         seeds = (seeds - self.mean) * (self.variance + 1e-5).rsqrt()
@@ -126,10 +122,10 @@ class CentroidMemory(nn.Module):
             self._start(torch.ones_like(self.count, dtype=torch.bool), seeds, 1.0)
         nearest = torch.cdist(seeds, self.centroids).argmin(1)  # (seeds,)
         of_seed = F.one_hot(nearest, len(self.count)).to(seeds)  # (seeds, A)
-        self.count.lerp_(of_seed.sum(0), 1 - DECAY)
-        self.total.lerp_(of_seed.T @ seeds, 1 - DECAY)
+        self.count.lerp_(of_seed.sum(0), 1 - _DECAY)
+        self.total.lerp_(of_seed.T @ seeds, 1 - _DECAY)
         usual = self.count.mean()
-        self._start(self.count < RARE * usual, seeds, float(usual))
+        self._start(self.count < _RARE * usual, seeds, float(usual))
         self.num_steps += 1
 
     def _start(self, chosen: Tensor, seeds: Tensor, count: float) -> None:

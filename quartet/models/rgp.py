@@ -14,46 +14,46 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from quartet.config import ModelConfig
-from quartet.models.branches import LatentStack
 from quartet.models.layers.attention import CrossAttention, FeedForward
 from quartet.models.layers.dropout import Dropout
 from quartet.models.layers.encoders import TimeEncoder
-from quartet.models.layers.table_encoder import encode_rows, table_encoders
-from quartet.tokens import Part, TokenBatch
-from quartet.training import ModelSchema, PartModel, RowShared, Shared
+from quartet.models.layers.table_encoder import TableEncoders
+from quartet.models.perceivers import LatentStack
+from quartet.tokens import SeedGroup, TokenBatch
+from quartet.training import Encoded, ModelSchema, Network
 
-SPREAD = 0.02  # of embeddings and latents at the start
+_SPREAD = 0.02  # of embeddings and latents at the start
 
 
 @dataclass(frozen=True, eq=False)
-class RGPShared(Shared):
-    """What RGP computes once for a batch."""
+class RGPEncoded(Encoded):
+    """Rows, and the latents of recent links."""
 
     temporal: Tensor  # (T, Z, D) latents of each distinct time
 
 
-class RGP(PartModel):
+class RGP(Network):
     """Latents read local tokens and temporal tokens, go through one stack together, and the seed reads them."""
 
     def __init__(self, config: ModelConfig, schema: ModelSchema) -> None:
         super().__init__(config, schema)
-        self.tables = table_encoders(config, schema)
+        self.tables = TableEncoders(schema.tables, config)
         self.tokens = SummedTokens(config, schema)
-        self.latents = nn.Parameter(SPREAD * torch.randn(config.num_latents, config.width))
+        self.latents = nn.Parameter(_SPREAD * torch.randn(config.num_latents, config.width))
         self.structure, self.temporal, self.decoder = (Reader(config) for _ in range(3))
         self.stack = LatentStack(config)
         self.readout = nn.Linear(config.width, schema.num_outputs)
 
-    def share(self, batch: TokenBatch) -> RGPShared:
-        rows = self.tokens.rows(encode_rows(self.tables, batch), batch.row_type)  # (R, D)
-        tokens = self.tokens.temporal(rows, batch.context_row, batch.context_age)  # (P, D)
+    def encode(self, batch: TokenBatch) -> RGPEncoded:
+        rows = self.tokens.rows(self.tables(batch), batch.row_type)  # (R, D)
+        tokens = self.tokens.temporal(rows, batch)  # (P, D)
         latents = self.temporal.read_places(self.latents, tokens, batch.temporal, batch.num_temporal)
-        return RGPShared(RowShared(rows), latents)
+        return RGPEncoded(rows, latents)
 
-    def answer(self, shared: RGPShared, batch: TokenBatch, part: Part) -> Tensor:
-        tokens = self.tokens.local(shared.local.row, part)  # (b, K, D)
-        near = self.structure.read_shares(self.latents, tokens, part.share)  # (b, Z, D)
-        lately = shared.temporal[batch.time_index[part.seed]]  # (b, Z, D)
+    def forward_group(self, encoded: RGPEncoded, batch: TokenBatch, group: SeedGroup) -> Tensor:
+        tokens = self.tokens(encoded.rows, group)  # (b, K, D)
+        near = self.structure.read_counted(self.latents, tokens, group.count)  # (b, Z, D)
+        lately = encoded.temporal[batch.time_index[group.seed]]  # (b, Z, D)
         latents = self.stack(torch.cat([near, lately], 1))  # (b, 2 Z, D)
         return self.readout(self.decoder.read_alone(tokens[:, 0], latents))  # (b, outputs)
 
@@ -67,28 +67,30 @@ class SummedTokens(nn.Module):
         self.types = nn.Embedding(len(schema.tables), config.width)
         self.hop = nn.Embedding(schema.num_hops + 1, config.width)
         for embedding in (self.types, self.hop):
-            nn.init.normal_(embedding.weight, std=SPREAD)
+            nn.init.normal_(embedding.weight, std=_SPREAD)
         self.centrality = nn.Linear(1, config.width, bias=False)  # every hop has a bias already
         self.time = TimeEncoder(config)
 
     def rows(self, feature: Tensor, row_type: Tensor) -> Tensor:
-        """What depends on a row alone: (R, D)."""
+        """Returns the components that depend on a row alone, summed: (R, D)."""
         return self.norm(feature) + self.types(row_type)
 
-    def local(self, rows: Tensor, part: Part) -> Tensor:
-        centrality = self.centrality(num_links(part).log1p()[..., None])
-        place = self.hop(part.hop) + self.time(part.age)
-        return F.embedding(part.row, rows) + centrality + place  # (b, K, D)
+    def forward(self, rows: Tensor, group: SeedGroup) -> Tensor:
+        centrality = self.centrality(num_links(group).log1p()[..., None])
+        place = self.hop(group.hop) + self.time(group.age)
+        return F.embedding(group.row, rows) + centrality + place  # (b, K, D)
 
-    def temporal(self, rows: Tensor, row: Tensor, age: Tensor) -> Tensor:
-        return F.embedding(row, rows) + self.hop.weight[-1] + self.time(age)  # (P, D)
+    def temporal(self, rows: Tensor, batch: TokenBatch) -> Tensor:
+        return (
+            F.embedding(batch.global_row, rows) + self.hop.weight[-1] + self.time(batch.global_age)
+        )  # (P, D)
 
 
-def num_links(part: Part) -> Tensor:
-    """How many links of each token lead to other tokens of its context: (b, K)."""
-    none = torch.zeros_like(part.share).flatten()
+def num_links(group: SeedGroup) -> Tensor:
+    """Returns how many links of each token lead to other tokens of its context: (b, K)."""
+    none = torch.zeros_like(group.count).flatten()
     # Each link stands in `edge` once for each of its ends.
-    return none.index_add(0, part.edge[1], none.new_ones(part.edge.shape[1])).view_as(part.share)
+    return none.index_add(0, group.edge[1], none.new_ones(group.edge.shape[1])).view_as(group.count)
 
 
 class Reader(nn.Module):
@@ -96,26 +98,26 @@ class Reader(nn.Module):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        width, (share, _) = config.width, config.dropouts
+        width, (rate, _) = config.width, config.dropouts
         self.norm_query, self.norm_context, self.norm_feed = (nn.LayerNorm(width) for _ in range(3))
         self.attention = CrossAttention(config)
-        self.dropout = Dropout(share)
+        self.dropout = Dropout(rate)
         self.feed = FeedForward(config)
 
     def read_places(self, query: Tensor, tokens: Tensor, place: Tensor, count: Tensor) -> Tensor:
-        """(Z, D) queries read the contexts tokens[place[i, :count[i]]] of (P, D) tokens: (contexts, Z, D)."""
+        """Lets (Z, D) queries read the contexts tokens[place[i, :count[i]]] of (P, D) tokens: (contexts, Z, D)."""
         tokens = self.norm_context(tokens)
         logits = self.attention.logits(self.norm_query(query), tokens)
         return self._finish(query, self.attention.read_places(logits, tokens, place, count))
 
-    def read_shares(self, query: Tensor, tokens: Tensor, share: Tensor) -> Tensor:
-        """(Z, D) queries read (b, K, D) contexts whose tokens stand `share` times each, or not at all: (b, Z, D)."""
+    def read_counted(self, query: Tensor, tokens: Tensor, count: Tensor) -> Tensor:
+        """Lets (Z, D) queries read (b, K, D) contexts whose tokens stand `count` times each, or not: (b, Z, D)."""
         tokens = self.norm_context(tokens)
-        logits = self.attention.logits(self.norm_query(query), tokens) + share.log()[..., None]  # (b, K, Z H)
-        return self._finish(query, self.attention.read_logits(logits, tokens, share > 0))
+        logits = self.attention.logits(self.norm_query(query), tokens) + count.log()[..., None]  # (b, K, Z H)
+        return self._finish(query, self.attention.read_logits(logits, tokens, count > 0))
 
     def read_alone(self, query: Tensor, context: Tensor) -> Tensor:
-        """(b, D) queries read (b, C, D) contexts, one query each: (b, D)."""
+        """Lets (b, D) queries read (b, C, D) contexts, one query each: (b, D)."""
         read = self.attention.read_alone(self.norm_query(query), self.norm_context(context))
         return self._finish(query, read)
 

@@ -7,21 +7,21 @@ from torch import Tensor, nn
 
 from quartet.config import ModelConfig
 from quartet.models.layers.dropout import Dropout
-from quartet.models.layers.message import Linears, MessageModel, Relations, Step, TableNorm, linears, summed
+from quartet.models.layers.message import Linears, MessagePassing, Relations, Step, TableNorm, linears, summed
 
 
 class SageLayer(nn.Module):
     """x_v <- ReLU(LN(sum over relations r into v's table of W_r (sum of neighbours by r) + U_r x_v + b_r)).
 
     LayerNorm has its own weights for each table. As in RelBench every relation has its U_r, although their sum is
-    one matrix for each table. A table without links has a U and b of its own: RelBench's model cannot answer there.
+    one matrix for each table. A table without links has a U and b of its own: RelBench's model has no layer for it.
     """
 
     receiver: Tensor
 
     def __init__(self, config: ModelConfig, relations: Relations) -> None:
         super().__init__()
-        width, (share, _) = config.width, config.dropouts
+        width, (rate, _) = config.width, config.dropouts
         linked = relations.receivers
         receivers = linked + [table for table in range(relations.num_tables) if table not in linked]
         self.register_buffer("receiver", torch.tensor(receivers), persistent=False)
@@ -29,10 +29,10 @@ class SageLayer(nn.Module):
         self.own = Linears(len(receivers), width, width, bias=False)
         self.bias = nn.Parameter(torch.empty(len(receivers), width).uniform_(-(width**-0.5), width**-0.5))
         self.norm = TableNorm(relations.num_tables, width)
-        self.dropout = Dropout(share)
+        self.dropout = Dropout(rate)
 
     def forward(self, states: Tensor, step: Step) -> Tensor:
-        """(n, D) states from those before the step."""
+        """Returns the (n, D) states after a step, from those before."""
         inside = summed(states.index_select(0, step.neighbour), step.slot, len(step.slot_node))  # (S, D)
         messages = self.neighbours(inside, step.num_slots)
         received = summed(messages, step.slot_node, len(step.node))  # (n, D)
@@ -40,13 +40,13 @@ class SageLayer(nn.Module):
         return self.dropout(self.norm(received + own, step.table).relu())
 
     def _own(self, states: Tensor, step: Step) -> Tensor:
-        """The sum over relations of U_r x_v + b_r, multiplied once."""
+        """Returns the sum over relations of U_r x_v + b_r, multiplied once."""
         num_tables = len(step.num_nodes)
         weight, bias = (summed(each, self.receiver, num_tables) for each in (self.own.weight, self.bias))
         return linears(states, step.num_nodes, weight, bias)
 
 
-class GraphSAGE(MessageModel):
+class GraphSAGE(MessagePassing):
     """RelBench's model on this project's contexts: `dropout` after each layer is not in it, and 0 leaves it out."""
 
     layer = SageLayer

@@ -1,4 +1,4 @@
-"""The two operators that everything is made of: a self-attention block and cross-attention."""
+"""The two operators that the networks are made of: a self-attention block and cross-attention."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from quartet.models.layers.dropout import Dropout, dropout
 
 
 def split_heads(tokens: Tensor, heads: int) -> Tensor:
-    """(B, K, D) tokens as (B, H, K, D/H)."""
+    """Returns (B, K, D) tokens as (B, H, K, D/H)."""
     return tokens.unflatten(-1, (heads, -1)).transpose(1, 2)
 
 
 def join_heads(tokens: Tensor) -> Tensor:
-    """(B, H, K, D/H) back to (B, K, D)."""
+    """Returns (B, H, K, D/H) tokens as (B, K, D)."""
     return tokens.transpose(1, 2).flatten(2)
 
 
-def projection(width: int, bias: bool = True) -> nn.Linear:
-    """A linear map of attention: Xavier weights, and a bias that starts at zero."""
+def _projection(width: int, bias: bool = True) -> nn.Linear:
+    """Returns a linear map of attention, with Xavier weights and a bias that starts at zero."""
     linear = nn.Linear(width, width, bias)
     nn.init.xavier_uniform_(linear.weight)
     if bias:
@@ -36,46 +36,45 @@ class Projections(nn.Module):
         super().__init__()
         width, (_, self.dropout) = config.width, config.dropouts
         self.heads = config.heads
-        self.query, self.value, self.out = projection(width), projection(width), projection(width)
-        self.key = projection(width, bias=False)
+        self.query, self.value, self.out = _projection(width), _projection(width), _projection(width)
+        self.key = _projection(width, bias=False)
 
 
-def attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, share: float) -> Tensor:
-    """softmax(Q K^T / sqrt(d_k) + mask) V for (B, H, K, D/H), with a share of the weights dropped."""
-    if not share:
+def attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, rate: float) -> Tensor:
+    """Returns softmax(Q K^T / sqrt(d_k) + mask) V for (B, H, K, D/H), with dropout of the weights at a rate."""
+    if not rate:
         return F.scaled_dot_product_attention(query, key, value, mask)
     logits = (query * query.shape[-1] ** -0.5) @ key.transpose(-1, -2)  # (B, H, Q, K)
     weight = (logits if mask is None else logits + mask).softmax(-1)
-    return dropout(weight, share, is_training=True) @ value
+    return dropout(weight, rate, is_training=True) @ value
 
 
 class FeedForward(nn.Sequential):
     """Linear to twice the width, GELU, and back."""
 
     def __init__(self, config: ModelConfig) -> None:
-        width, (share, _) = config.width, config.dropouts
+        width, (rate, _) = config.width, config.dropouts
         super().__init__(
             nn.Linear(width, 2 * width),
             nn.GELU(),
-            Dropout(share),
+            Dropout(rate),
             nn.Linear(2 * width, width),
-            Dropout(share),
+            Dropout(rate),
         )
 
 
 class SelfAttention(Projections):
     """All-pair attention among the tokens of each sequence.
 
-    `log_share` is added to the logits of a key: the logarithm of how often it stands there. Attention over a
-    multiset with repeated tokens and over its distinct tokens with this term is the same function; -inf hides
-    a key.
+    `log_count` is added to the logits of a key: the logarithm of how often it stands in the sequence. Attention over
+    repeated tokens, and over the distinct ones with this term, is the same function; -inf hides a key.
     """
 
-    def forward(self, tokens: Tensor, log_share: Tensor | None = None) -> Tensor:
+    def forward(self, tokens: Tensor, log_count: Tensor | None = None) -> Tensor:
         query, key, value = (
             split_heads(linear(tokens), self.heads) for linear in (self.query, self.key, self.value)
         )  # (B, H, K, D/H)
-        mask = None if log_share is None else log_share[:, None, None, :]  # (B, 1, 1, K)
+        mask = None if log_count is None else log_count[:, None, None, :]  # (B, 1, 1, K)
         read = attend(query, key, value, mask, self.dropout if self.training else 0.0)
         return self.out(join_heads(read))  # (B, K, D)
 
@@ -85,14 +84,14 @@ class SelfAttentionBlock(nn.Module):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        width, (share, _) = config.width, config.dropouts
+        width, (rate, _) = config.width, config.dropouts
         self.norm_attention, self.norm_feed = nn.LayerNorm(width), nn.LayerNorm(width)
         self.attention = SelfAttention(config)
-        self.dropout = Dropout(share)
+        self.dropout = Dropout(rate)
         self.feed = FeedForward(config)
 
-    def forward(self, tokens: Tensor, log_share: Tensor | None = None) -> Tensor:
-        tokens = tokens + self.dropout(self.attention(self.norm_attention(tokens), log_share))
+    def forward(self, tokens: Tensor, log_count: Tensor | None = None) -> Tensor:
+        tokens = tokens + self.dropout(self.attention(self.norm_attention(tokens), log_count))
         return tokens + self.feed(self.norm_feed(tokens))  # (B, K, D)
 
 
@@ -100,14 +99,14 @@ class CrossAttention(Projections):
     """CrossAttn(Q, C) = (W_V C) softmax((W_K C)^T (W_Q Q) / sqrt(d_k)), eq. 2, and an output projection."""
 
     def forward(self, query: Tensor, context: Tensor) -> Tensor:
-        """(B, Q, D) queries read (B, C, D) contexts; the softmax runs over the context."""
+        """Lets (B, Q, D) queries read (B, C, D) contexts; the softmax runs over the context."""
         asked = split_heads(self.query(query), self.heads)  # (B, H, Q, D/H)
         key, value = (split_heads(linear(context), self.heads) for linear in (self.key, self.value))
         read = attend(asked, key, value, None, self.dropout if self.training else 0.0)
         return self.out(join_heads(read))  # (B, Q, D)
 
     def read_alone(self, query: Tensor, context: Tensor) -> Tensor:
-        """(B, D) queries read (B, C, D) contexts, one query each: (B, D).
+        """Lets (B, D) queries read (B, C, D) contexts, one query each: (B, D).
 
         The same function as `forward`: W_K goes into the query and W_V behind the sum.
         """
@@ -118,21 +117,21 @@ class CrossAttention(Projections):
         return self.out(self._values(read, weight.sum(-1)))[:, 0]
 
     def logits(self, query: Tensor, tokens: Tensor) -> Tensor:
-        """The logits of (..., D) tokens for (Z, D) queries that all contexts share, to be read with: (..., Z H)."""
+        """Returns the (..., Z H) logits of (..., D) tokens for (Z, D) queries that all contexts share."""
         return F.linear(tokens, self._folded(query).flatten(0, 1))
 
     def read_places(self, logits: Tensor, tokens: Tensor, place: Tensor, count: Tensor) -> Tensor:
-        """The queries read the contexts tokens[place[i, :count[i]]]: (B, Z, D), zero where there are none.
+        """Lets the queries read the contexts tokens[place[i, :count[i]]]: (B, Z, D), zero where there are none.
 
-        The same function as `forward`, for queries that all contexts share: W_K goes into the queries and W_V
-        behind the sum, so that no token is projected; (P, D) tokens get their logits once, however many of
-        the (B, C) places name them.
+        The same function as `forward`, for queries that all contexts share: W_K goes into the queries and W_V behind
+        the sum, so that no token is projected; (P, D) tokens get their logits once, however many of the (B, C) places
+        name them.
         """
         is_real = torch.arange(place.shape[1], device=place.device) < count[:, None]  # (B, C)
         return self.read_logits(F.embedding(place, logits), F.embedding(place, tokens), is_real)
 
     def read_logits(self, logits: Tensor, tokens: Tensor, is_real: Tensor) -> Tensor:
-        """The queries of (B, C, Z H) logits read those of the (B, C, D) tokens that are real: as `read_places`."""
+        """Does the same for the (B, C, Z H) logits of (B, C, D) tokens, of which some are real."""
         logits = logits.masked_fill(~is_real[..., None], torch.finfo(logits.dtype).min)
         weight = logits.softmax(1) * is_real[..., None]  # (B, C, Z H): all zero for an empty context
         weight = dropout(weight, self.dropout, self.training)
@@ -141,13 +140,13 @@ class CrossAttention(Projections):
         return self.out(read) * is_real.any(1)[:, None, None]
 
     def _folded(self, query: Tensor) -> Tensor:
-        """Each head's query, scaled and taken through its keys' matrix: (Z, H, D)."""
+        """Returns each head's query, scaled and taken through its keys' matrix: (Z, H, D)."""
         per_head = self.query(query).unflatten(-1, (self.heads, -1))  # (Z, H, D/H)
         key = self.key.weight.unflatten(0, (self.heads, -1))  # (H, D/H, D)
         return torch.einsum("zhk,hkd->zhd", per_head, key) * per_head.shape[-1] ** -0.5
 
     def _values(self, read: Tensor, total: Tensor) -> Tensor:
-        """W_V of weighted sums of tokens (B, Z, H, D), whose weights have a `total` (B, Z H): (B, Z, D)."""
+        """Applies W_V to (B, Z, H, D) weighted sums of tokens, whose weights sum to `total` (B, Z H): (B, Z, D)."""
         value = self.value.weight.unflatten(0, (self.heads, -1))  # (H, D/H, D)
         bias = self.value.bias.unflatten(0, (self.heads, -1))  # (H, D/H)
         out = torch.einsum("bzhd,hkd->bzhk", read, value)

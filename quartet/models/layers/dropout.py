@@ -1,8 +1,8 @@
 """Dropout whose mask is counted, not remembered.
 
-On a CPU torch draws a number for each number, which costs more than attention itself, and keeps the mask for the way
-back. Here the mask is a function of one key and a number's place: it costs as much as a copy, and on the way back it
-is counted again.
+On a CPU torch draws a random number for each input, which costs more than attention itself, and keeps the mask for
+the backward pass. Here the mask is a function of one key and an input's place: it costs as much as a copy, and the
+backward pass counts it again. Other devices use torch's own dropout.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from quartet.contexts import draw
 from quartet.machine import compiled
 
 
-def dropout(numbers: Tensor, share: float, is_training: bool) -> Tensor:
-    """Numbers with a random share of them zero and the others scaled up, in training.
+def dropout(numbers: Tensor, rate: float, is_training: bool) -> Tensor:
+    """In training, sets each number to zero with probability `rate` and scales up the others.
 
-    The key is drawn from torch's generator. The share is rounded to 65,536ths.
+    The key is drawn from torch's generator. The rate is rounded to 65,536ths.
     """
-    if not is_training or not share:
+    if not is_training or not rate:
         return numbers
     if numbers.device.type != "cpu" or numbers.dtype not in (torch.float32, torch.float64):
-        return F.dropout(numbers, share)
-    dropped: Tensor = _Dropped.apply(numbers, share, int(torch.randint(2**62, ())))
+        return F.dropout(numbers, rate)
+    dropped: Tensor = _Dropped.apply(numbers, rate, int(torch.randint(2**62, ())))
     return dropped
 
 
@@ -40,19 +40,19 @@ class Dropout(nn.Dropout):
 
 class _Dropped(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, numbers: Tensor, share: float, key: int) -> Tensor:
-        ctx.mask = share, key
-        return _masked(numbers, share, key)
+    def forward(ctx: Any, numbers: Tensor, rate: float, key: int) -> Tensor:
+        ctx.mask = rate, key
+        return _masked(numbers, rate, key)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
         return _masked(gradient, *ctx.mask), None, None
 
 
-def _masked(numbers: Tensor, share: float, key: int) -> Tensor:
+def _masked(numbers: Tensor, rate: float, key: int) -> Tensor:
     numbers = numbers.detach().contiguous()
     out = torch.empty_like(numbers)
-    flat, threshold = numbers.numpy().reshape(-1), round(share * 2**16)
+    flat, threshold = numbers.numpy().reshape(-1), round(rate * 2**16)
     scale = flat.dtype.type(2**16 / (2**16 - threshold))
     _mask(flat, out.numpy().reshape(-1), np.uint64(key), np.uint64(threshold), scale)
     return out

@@ -1,4 +1,4 @@
-"""The parts of a token besides its features (section 2.3, appendix A.1.4), and the mix of all of them."""
+"""The components of a token besides its features (section 2.3, appendix A.1.4), and the mix of all of them."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from torch import Tensor, nn
 
 from quartet.config import ModelConfig
 
-LAYER_NORM_EPS = nn.LayerNorm(1).eps
+_LAYER_NORM_EPS = nn.LayerNorm(1).eps
 
 
 class TimeEncoder(nn.Module):
     """h_time of ages in days (eq. 20): a linear map of their waves, or with time="linear" of the age itself.
 
-    Rows without a time count as age 0, and one more input tells them apart: its weights are the learned
-    "no time" vector. `inputs` and `linear` are apart so that a mix can fold what follows (see `Mix.fold`).
+    Rows without a time count as age 0, and one more input tells them apart: its weights are the learned "no time"
+    vector. `inputs` and `linear` are apart so that `Mix.fold` can fold what follows.
     """
 
     rate: Tensor
@@ -41,8 +41,8 @@ class TimeEncoder(nn.Module):
 class PositionEncoder(nn.Module):
     """h_pe of local tokens (eq. 21): a GIN over the causal links among them, started from noise.
 
-    A quarter as wide as the model, with sums over neighbours and residuals. `inputs` and `linear` are apart
-    for the same reason as in `TimeEncoder`.
+    It is a quarter as wide as the model, with sums over neighbours and residuals. `inputs` and `linear` are apart for
+    the same reason as in `TimeEncoder`.
     """
 
     def __init__(self, config: ModelConfig) -> None:
@@ -78,8 +78,8 @@ class PositionEncoder(nn.Module):
 class Mix(nn.Module):
     """The mix of n components (eq. 22): W_mix of their LayerNorms side by side, by default a two-layer MLP.
 
-    The first matrix is kept in one block for each component, because W [a | b] = W_a a + W_b b: what depends
-    on a row alone is then taken through its block once for each distinct row, not once for each token.
+    The first matrix is kept in one block for each component, because W [a | b] = W_a a + W_b b: components that depend
+    on a row alone go through their block once for each distinct row, not once for each token.
     """
 
     def __init__(self, components: int, config: ModelConfig) -> None:
@@ -95,7 +95,7 @@ class Mix(nn.Module):
         )
 
     def block(self, number: int, component: Tensor) -> Tensor:
-        """What one component adds inside the mix: (..., D) to (..., M)."""
+        """Returns what one component adds inside the mix: (..., D) to (..., M)."""
         return F.linear(self.norms[number](component), self.blocks[number])
 
     def forward(self, components: list[Tensor]) -> Tensor:
@@ -105,10 +105,10 @@ class Mix(nn.Module):
         return self.finish(inside)  # (..., D)
 
     def fold(self, number: int, linear: nn.Linear) -> Folded:
-        """`block(number, linear(x))` as a function of the few inputs x, without their D-wide image.
+        """Returns `block(number, linear(x))` as a function of the few inputs x, without their D-wide image.
 
-        LN(A x + c): the mean is taken out of the columns of [A | c], and the variance is a quadratic form of
-        [x | 1], so that block and LayerNorm need no more than a matrix as narrow as the inputs.
+        LN(A x + c): the mean is taken out of the columns of [A | c], and the variance is a quadratic form of [x | 1],
+        so that block and LayerNorm need no more than a matrix as narrow as the inputs.
         """
         norm = self.norms[number]
         whole = torch.cat([linear.weight, linear.bias[:, None]], 1)  # (D, inputs + 1)
@@ -129,7 +129,7 @@ class Folded(NamedTuple):
 
 
 def normalised(inputs: Tensor, form: Tensor) -> Tensor:
-    """[x | 1] divided by the standard deviation of its D-wide image: (..., inputs + 1)."""
+    """Divides [x | 1] by the standard deviation of its D-wide image: (..., inputs + 1)."""
     inputs = F.pad(inputs, (0, 1), value=1.0)
     variance = (F.linear(inputs, form) * inputs).sum(-1, keepdim=True).clamp(min=0)
-    return inputs * (variance + LAYER_NORM_EPS).rsqrt()
+    return inputs * (variance + _LAYER_NORM_EPS).rsqrt()

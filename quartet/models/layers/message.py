@@ -1,8 +1,8 @@
-"""Message passing over the links of local contexts: what HGT and GraphSAGE have in common.
+"""Message passing over the links of local contexts, the common part of HGT and GraphSAGE.
 
 A link from a table to another is a relation in each direction; two foreign keys between the same tables count as one.
 A layer makes only the states that the seeds need of it: the last one theirs, the one before also their neighbours'.
-What is learned for each table or relation stands in one tensor: so every part of a batch reaches every parameter,
+The parameters of all tables or relations stand in one tensor: so every group of a batch reaches every parameter,
 whichever tables it has rows of.
 """
 
@@ -17,14 +17,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from quartet.config import ModelConfig
-from quartet.models.layers.table_encoder import encode_rows, table_encoders
-from quartet.tokens import Part, TokenBatch
-from quartet.training import ModelSchema, PartModel, RowShared, Shared
+from quartet.models.layers.table_encoder import TableEncoders
+from quartet.tokens import SeedGroup, TokenBatch
+from quartet.training import Encoded, ModelSchema, Network
 
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """What a layer does in a part: n states from those before it, by E links from a neighbour into a slot.
+    """The work of a layer in a group: n states from those before it, by E links from a neighbour into a slot.
 
     A node has a slot for each relation that brings it something. Nodes stand in the order of their tables, slots in
     that of their relations.
@@ -57,26 +57,26 @@ class Relations(nn.Module):
             number[child, parent] = place
         self.register_buffer("number", number, persistent=False)
 
-    def of_links(self, part: Part) -> Tensor:
-        """(E,) the relation of each of a part's links, in both directions."""
-        child, parent = part.type.flatten()[part.edge[:, : part.edge.shape[1] // 2]]
+    def of_links(self, group: SeedGroup) -> Tensor:
+        """Returns the (E,) relations of a group's links, in both directions."""
+        child, parent = group.type.flatten()[group.edge[:, : group.edge.shape[1] // 2]]
         there = self.number[child, parent]
         return torch.cat([there, there + self.num_links])
 
-    def steps(self, part: Part, num_layers: int) -> tuple[Tensor, list[Step]]:
-        """The tokens whose states the first layer reads, and what each layer does. The last leaves the seeds."""
-        if part.row.is_meta:
-            return self._largest(part, num_layers)
-        distance = links_from_seed(part, num_layers)
-        by_table = part.type.flatten().argsort(stable=True)
+    def steps(self, group: SeedGroup, num_layers: int) -> tuple[Tensor, list[Step]]:
+        """Returns the tokens that the first layer reads, and the step of each layer. The last leaves the seeds."""
+        if group.row.is_meta:
+            return self._largest(group, num_layers)
+        distance = links_from_seed(group, num_layers)
+        by_table = group.type.flatten().argsort(stable=True)
         levels = [by_table[distance[by_table] <= most] for most in range(num_layers, -1, -1)]
-        relation = self.of_links(part)
-        return levels[0], [self._step(part, relation, *levels) for levels in pairwise(levels)]
+        relation = self.of_links(group)
+        return levels[0], [self._step(group, relation, *levels) for levels in pairwise(levels)]
 
-    def _step(self, part: Part, relation: Tensor, before: Tensor, after: Tensor) -> Step:
-        num_tokens, table = part.row.numel(), part.type.flatten()
+    def _step(self, group: SeedGroup, relation: Tensor, before: Tensor, after: Tensor) -> Step:
+        num_tokens, table = group.row.numel(), group.type.flatten()
         place_before, place_after = _places(before, num_tokens), _places(after, num_tokens)
-        sender, receiver = part.edge
+        sender, receiver = group.edge
         is_used = place_after[receiver] >= 0
         slots, slot = (relation * num_tokens + place_after[receiver])[is_used].unique(return_inverse=True)
         return Step(
@@ -91,21 +91,21 @@ class Relations(nn.Module):
             slot=slot,
         )
 
-    def _largest(self, part: Part, num_layers: int) -> tuple[Tensor, list[Step]]:
-        """Steps of at least the true sizes, for tensors without content (`memory.py`): all tokens and all links."""
-        token, link = part.row.flatten(), part.edge[0]
+    def _largest(self, group: SeedGroup, num_layers: int) -> tuple[Tensor, list[Step]]:
+        """Returns steps of at least the true sizes, for tensors without content: all tokens and all links."""
+        token, link = group.row.flatten(), group.edge[0]
         num_nodes = [len(token)] + [0] * (self.num_tables - 1)
         num_slots = [len(link)] + [0] * (self.count - 1)
         step = Step(token, token, num_nodes, num_nodes, link, link, num_slots, link, link)
         return token, [step] * num_layers
 
 
-def links_from_seed(part: Part, most: int) -> Tensor:
-    """(b K,) how many links each token is away from its seed; `most + 1` where it is more, or padding."""
-    distance = torch.full_like(part.row, most + 1)
+def links_from_seed(group: SeedGroup, most: int) -> Tensor:
+    """Returns (b K,) how many links each token is away from its seed; `most + 1` where it is more, or padding."""
+    distance = torch.full_like(group.row, most + 1)
     distance[:, 0] = 0
     distance = distance.flatten()
-    sender, receiver = part.edge
+    sender, receiver = group.edge
     for steps in range(most):
         reached = sender[distance[receiver] <= steps]
         distance[reached] = distance[reached].clamp(max=steps + 1)
@@ -113,7 +113,7 @@ def links_from_seed(part: Part, most: int) -> Tensor:
 
 
 def _places(tokens: Tensor, num_tokens: int) -> Tensor:
-    """(tokens of the part,) where each stands among some of them; -1 for the others."""
+    """Returns (tokens of the group,) where each stands among some of them; -1 for the others."""
     place = tokens.new_full((num_tokens,), -1)
     place[tokens] = torch.arange(len(tokens), device=tokens.device)
     return place
@@ -137,14 +137,14 @@ class Linears(nn.Module):
 
 
 def linears(rows: Tensor, count: Sequence[int], weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """(n, outputs) of (n, inputs) rows, so many of each kind, by (kinds, outputs, inputs) weights."""
+    """Maps (n, inputs) rows, so many of each kind, to (n, outputs) by (kinds, outputs, inputs) weights."""
     if bias is None:
         return torch.cat([F.linear(some, matrix) for some, matrix in blocks(rows, count, weight)])
     return torch.cat([F.linear(some, matrix, one) for some, matrix, one in blocks(rows, count, weight, bias)])
 
 
 def blocks(rows: Tensor, count: Sequence[int], *of_kinds: Tensor) -> Iterator[tuple[Tensor, ...]]:
-    """The rows of each kind that has any, with what is learned for it; one kind at least, to reach every parameter."""
+    """Yields the rows of each kind that has any, with its parameters; one kind at least, to reach every parameter."""
     of_each = list(zip(rows.split(list(count)), *(each.unbind() for each in of_kinds), strict=True))
     yield from [block for block, number in zip(of_each, count, strict=True) if number] or of_each[:1]
 
@@ -163,7 +163,7 @@ class TableNorm(nn.Module):
 
 
 def summed(messages: Tensor, place: Tensor, num_places: int) -> Tensor:
-    """(places, ...) the sum of the messages for each place, in single precision at least."""
+    """Returns the (places, ...) sums of the messages for each place, in single precision at least."""
     messages = messages.to(torch.promote_types(messages.dtype, torch.float32))
     return messages.new_zeros(num_places, *messages.shape[1:]).index_add(0, place, messages)
 
@@ -180,33 +180,33 @@ class AgeEncoder(nn.Module):
         self.linears = Linears(tables, 2 * len(rates), config.width)
 
     def forward(self, age: Tensor, count: Sequence[int]) -> Tensor:
-        """(n, D) for (n,) ages, in the order of their tables."""
+        """Encodes (n,) ages, in the order of their tables: (n, D)."""
         angle = age.nan_to_num()[:, None] * self.rate
         encoded = self.linears(torch.cat([angle.sin(), angle.cos()], 1), count)
         return encoded * ~age.isnan()[:, None]
 
 
-class MessageModel(PartModel):
-    """Layers of message passing over the rows of local contexts; the answer is read from the seed's last state."""
+class MessagePassing(Network):
+    """Layers of message passing over the rows of local contexts; logits are read from the seed's last state."""
 
     layer: type[nn.Module]
 
     def __init__(self, config: ModelConfig, schema: ModelSchema) -> None:
         super().__init__(config, schema)
-        self.tables = table_encoders(config, schema)
+        self.tables = TableEncoders(schema.tables, config)
         self.relations = Relations(schema)
         self.age = AgeEncoder(len(schema.tables), config)
         self.layers = nn.ModuleList(self.layer(config, self.relations) for _ in range(config.conv_layers))
         self.readout = nn.Linear(config.width, schema.num_outputs)
 
-    def share(self, batch: TokenBatch) -> Shared:
-        return Shared(RowShared(encode_rows(self.tables, batch)))
+    def encode(self, batch: TokenBatch) -> Encoded:
+        return Encoded(self.tables(batch))
 
-    def answer(self, shared: Shared, batch: TokenBatch, part: Part) -> Tensor:  # noqa: ARG002 (the batch itself says no more)
-        tokens, steps = self.relations.steps(part, len(self.layers))
-        states = F.embedding(part.row.flatten()[tokens], shared.local.row)
-        states = states + self.age(part.age.flatten()[tokens], steps[0].num_before)  # (n, D)
+    def forward_group(self, encoded: Encoded, batch: TokenBatch, group: SeedGroup) -> Tensor:  # noqa: ARG002
+        tokens, steps = self.relations.steps(group, len(self.layers))
+        states = F.embedding(group.row.flatten()[tokens], encoded.rows)
+        states = states + self.age(group.age.flatten()[tokens], steps[0].num_before)  # (n, D)
         for layer, step in zip(self.layers, steps, strict=True):
             states = layer(states, step)
-        place = part.type[:, 0].argsort(stable=True).argsort()  # of each seed, in the order of their tables
+        place = group.type[:, 0].argsort(stable=True).argsort()  # of each seed, in the order of their tables
         return self.readout(states.index_select(0, place))  # (b, outputs)

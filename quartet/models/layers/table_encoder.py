@@ -11,7 +11,6 @@ from quartet.config import ModelConfig
 from quartet.features import CALENDAR, TableLayout
 from quartet.models.layers.dropout import Dropout
 from quartet.tokens import TableRows, TokenBatch
-from quartet.training import ModelSchema
 
 _WAVES = 8  # numbers that stand for one part of a calendar date
 _CYCLES = (12, 31, 7, 24, 60, 60)  # values of month, day, weekday, hour, minute and second
@@ -27,18 +26,18 @@ class TableEncoder(nn.Module):
     def __init__(self, layout: TableLayout, config: ModelConfig) -> None:
         super().__init__()
         width = config.encoder_width
-        self.numbers = NumberEncoder(len(layout.numbers), width, config.number_init_std)
-        self.categories = CategoryEncoder(layout.category_sizes, width)
+        self.numbers = _NumberEncoder(len(layout.numbers), width, config.number_init_std)
+        self.categories = _CategoryEncoder(layout.category_sizes, width)
         self.bags = nn.ModuleList(
             nn.EmbeddingBag(size, width, mode="mean", padding_idx=0) for size in layout.multicategory_sizes
         )
-        self.calendar = CalendarEncoder(len(layout.times), width)
-        self.texts = nn.ModuleList(TextEncoder(size, width) for size in layout.text_sizes)
+        self.calendar = _CalendarEncoder(len(layout.times), width)
+        self.texts = nn.ModuleList(_TextEncoder(size, width) for size in layout.text_sizes)
         self.nothing = None if layout.num_columns else nn.Parameter(torch.randn(1, width) * 0.01)
         inputs = max(1, layout.num_columns) * width
         self.blocks = nn.Sequential(
             *(
-                ResidualBlock(inputs if layer == 0 else width, width, config.encoder_dropout)
+                _ResidualBlock(inputs if layer == 0 else width, width, config.encoder_dropout)
                 for layer in range(config.encoder_layers)
             )
         )
@@ -57,12 +56,12 @@ class TableEncoder(nn.Module):
         return self.decode(self.blocks(torch.cat(columns, 1).flatten(1)))  # (n, D)
 
 
-class NumberEncoder(nn.Module):
+class _NumberEncoder(nn.Module):
     """An affine map of its own for each column of standardised numbers."""
 
-    def __init__(self, columns: int, width: int, scale: float) -> None:
+    def __init__(self, columns: int, width: int, std: float) -> None:
         super().__init__()
-        self.weight = nn.Parameter(torch.randn(columns, width) * scale)
+        self.weight = nn.Parameter(torch.randn(columns, width) * std)
         self.bias = nn.Parameter(torch.zeros(columns, width))
 
     def forward(self, numbers: Tensor) -> Tensor:
@@ -70,7 +69,7 @@ class NumberEncoder(nn.Module):
         return vectors * ~numbers.isnan()[..., None]
 
 
-class CategoryEncoder(nn.Module):
+class _CategoryEncoder(nn.Module):
     """An embedding for each value of each column: all in one table, every column from its own place on."""
 
     first: Tensor
@@ -86,7 +85,7 @@ class CategoryEncoder(nn.Module):
         return self.embedding(torch.where(codes == 0, 0, codes + self.first))  # (n, columns, width)
 
 
-class CalendarEncoder(nn.Module):
+class _CalendarEncoder(nn.Module):
     """A linear map for each column of the waves of its calendar parts: the year's sink, the others come round."""
 
     year_rate: Tensor
@@ -106,18 +105,18 @@ class CalendarEncoder(nn.Module):
         is_there = (calendar[..., :1] >= 0).to(self.weight.dtype)  # (n, columns, 1)
         parts = calendar.clamp(min=0)[..., None].to(self.weight.dtype)
         year = parts[..., 0, :] * self.year_rate  # (n, columns, waves / 2)
-        share = parts[..., 1:, :] / self.cycle * self.multiple  # (n, columns, 6, waves / 2)
+        phase = parts[..., 1:, :] / self.cycle * self.multiple  # (n, columns, 6, waves / 2)
         waves = torch.cat(
             [
                 torch.cat([year.sin(), year.cos()], -1)[..., None, :],
-                torch.cat([(share * math.pi).sin(), (share * 2 * math.pi).cos()], -1),
+                torch.cat([(phase * math.pi).sin(), (phase * 2 * math.pi).cos()], -1),
             ],
             -2,
         ).flatten(2)  # (n, columns, 7 * waves)
         return (torch.einsum("ncw,cwd->ncd", waves, self.weight) + self.bias) * is_there
 
 
-class TextEncoder(nn.Linear):
+class _TextEncoder(nn.Linear):
     """A linear map of a text column's vectors; an absent text, whose vector is zero, stays the zero vector."""
 
     def __init__(self, size: int, width: int) -> None:
@@ -129,7 +128,7 @@ class TextEncoder(nn.Linear):
         return super().forward(vectors) * vectors.any(1, keepdim=True)
 
 
-class ResidualBlock(nn.Module):
+class _ResidualBlock(nn.Module):
     """Two layers of linear, LayerNorm, ReLU and dropout, and a short cut."""
 
     def __init__(self, inputs: int, width: int, dropout: float) -> None:
@@ -144,10 +143,14 @@ class ResidualBlock(nn.Module):
         return self.layers(rows) + self.short_cut(rows)
 
 
-def table_encoders(config: ModelConfig, schema: ModelSchema) -> nn.ModuleList:
-    return nn.ModuleList(TableEncoder(layout, config) for layout in schema.tables)
+class TableEncoders(nn.ModuleList):
+    """The encoders of all tables, or none where no branch reads a row's features."""
 
+    def __init__(self, layouts: tuple[TableLayout, ...], config: ModelConfig) -> None:
+        super().__init__(TableEncoder(layout, config) for layout in layouts)
 
-def encode_rows(tables: nn.ModuleList, batch: TokenBatch) -> Tensor:
-    """h_feat of the batch's distinct rows: (R, D)."""
-    return torch.cat([encode(table) for encode, table in zip(tables, batch.tables, strict=True)])
+    def forward(self, batch: TokenBatch) -> Tensor:
+        """Returns h_feat of the batch's distinct rows: (R, D), or (R, 0) without encoders."""
+        if not len(self):
+            return batch.sketch.new_empty(len(batch.row_type), 0)
+        return torch.cat([encode(table) for encode, table in zip(self, batch.tables, strict=True)])

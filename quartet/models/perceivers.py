@@ -1,0 +1,173 @@
+"""The branches with a context of their own (section 2.5): what happened lately, and the seed's look-alikes.
+
+Latents read each context and go through one stack of layers together, and the seed reads them (eq. 5 to 7); in the
+ablation without perceivers, the seed and its context go through self-attention instead. Another context is another
+class of latents here and a row of `_CONTEXTS`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from quartet.config import ModelConfig
+from quartet.models.branches import Branch
+from quartet.models.layers.attention import CrossAttention, SelfAttentionBlock
+from quartet.tokens import SeedGroup, TokenBatch
+from quartet.training import ModelSchema
+
+
+class Readable(NamedTuple):
+    """Global tokens as latents read them."""
+
+    tokens: Tensor  # (P, D)
+    logits: Tensor  # (P, Z H)
+
+
+class Latents(nn.Module):
+    """Z_b = Z_0 + CrossAttn(Z_0, C_b), eq. 5: learned latents read a context."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.start = nn.Parameter(torch.randn(config.num_latents, config.width) * 0.02)
+        self.norm_start, self.norm_context = nn.LayerNorm(config.width), nn.LayerNorm(config.width)
+        self.attention = CrossAttention(config)
+
+    def readable(self, tokens: Tensor) -> Readable:
+        """Prepares (P, D) tokens, whichever contexts name them."""
+        tokens = self.norm_context(tokens)
+        return Readable(tokens, self.attention.logits(self.norm_start(self.start), tokens))
+
+    def read(self, readable: Readable, place: Tensor, count: Tensor) -> Tensor:
+        """Returns the latents of each context tokens[place[i, :count[i]]]: (contexts, Z, D)."""
+        return self.start + self.attention.read_places(readable.logits, readable.tokens, place, count)
+
+
+class TemporalLatents(Latents):
+    """Latents of the newest rows at each distinct time, computed once for a batch."""
+
+    @staticmethod
+    def places(batch: TokenBatch, group: SeedGroup) -> tuple[Tensor, Tensor]:
+        time = batch.time_index[group.seed]
+        return batch.temporal[time], batch.num_temporal[time]
+
+    def encode(self, global_tokens: Tensor, batch: TokenBatch) -> Tensor:
+        return self.read(self.readable(global_tokens), batch.temporal, batch.num_temporal)  # (T, Z, D)
+
+    def forward(self, encoded: Tensor, batch: TokenBatch, group: SeedGroup) -> Tensor:
+        return encoded[batch.time_index[group.seed]]  # (b, Z, D)
+
+
+class CollabLatents(Latents):
+    """Latents of each seed's look-alikes, whose tokens stand before the other global tokens."""
+
+    @staticmethod
+    def places(batch: TokenBatch, group: SeedGroup) -> tuple[Tensor, Tensor]:  # noqa: ARG004
+        return group.collab, group.num_collab
+
+    def encode(self, global_tokens: Tensor, batch: TokenBatch) -> Readable:
+        return self.readable(global_tokens[: batch.num_collab_tokens])
+
+    def forward(self, encoded: Readable, batch: TokenBatch, group: SeedGroup) -> Tensor:
+        return self.read(encoded, *self.places(batch, group))  # (b, Z, D)
+
+
+# In the order in which latents are made and encoded; they are joined, and their views named, in the reverse order.
+_CONTEXTS: dict[Any, type[TemporalLatents | CollabLatents]] = {
+    "temporal": TemporalLatents,
+    "collab": CollabLatents,
+}
+
+
+def _contexts(config: ModelConfig) -> tuple[str, ...]:
+    return tuple(name for name in reversed(_CONTEXTS) if config.has(name))
+
+
+class LatentStack(nn.Sequential):
+    """The self-attention layers that all latents of a seed go through together, eq. 6."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__(*(SelfAttentionBlock(config) for _ in range(config.latent_layers)))
+
+
+class SeedRead(nn.Module):
+    """h_b = CrossAttn(q_seed, Z_b), eq. 7: the seed reads its latents."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(config.width)
+        self.attention = CrossAttention(config)
+
+    def forward(self, query: Tensor, latents: Tensor) -> Tensor:
+        return self.attention.read_alone(query, self.norm(latents))  # (b, D)
+
+
+class Perceivers(Branch):
+    """h_collab and h_temp: latents of their own, one stack of layers, a read each (eq. 5 to 7)."""
+
+    def __init__(self, config: ModelConfig, schema: ModelSchema) -> None:  # noqa: ARG002
+        super().__init__()
+        self.latents = nn.ModuleDict(
+            {name: kind(config) for name, kind in _CONTEXTS.items() if config.has(name)}
+        )
+        self.stack = LatentStack(config)
+        self.seed = nn.Sequential(nn.LayerNorm(config.width), nn.Linear(config.width, config.width))
+        self.reads = nn.ModuleDict({name: SeedRead(config) for name in _contexts(config)})
+        # Temporal latents alone do not depend on the seed: they go through the stack once for each time.
+        self.is_of_times = not config.has("collab")
+
+    @staticmethod
+    def views(config: ModelConfig) -> tuple[str, ...]:
+        return _contexts(config) if config.perceiver else ()
+
+    def encode(self, rows: Tensor, global_tokens: Tensor, batch: TokenBatch) -> tuple[Any, ...]:  # noqa: ARG002
+        encoded = tuple(latents.encode(global_tokens, batch) for latents in self.latents.values())  # type: ignore[operator]
+        return tuple(map(self.stack, encoded)) if self.is_of_times else encoded
+
+    def forward(self, tokens: Tensor, encoded: Any, batch: TokenBatch, group: SeedGroup) -> dict[str, Tensor]:
+        query = self.seed(tokens[:, 0])  # (b, D)
+        latents = zip(reversed(self.latents.values()), reversed(encoded), strict=True)
+        blocks = [own(prepared, batch, group) for own, prepared in latents]  # each (b, Z, D)
+        if not self.is_of_times:
+            blocks = self.stack(torch.cat(blocks, 1)).split(blocks[0].shape[1], 1)
+        reads = zip(self.reads.items(), blocks, strict=True)
+        return {name: read(query, block) for (name, read), block in reads}
+
+
+class DirectAttention(Branch):
+    """h_collab and h_temp without perceivers: self-attention of the seed with each context; the seed comes back.
+
+    Both sequences go through the same layers, each on its own.
+    """
+
+    def __init__(self, config: ModelConfig, schema: ModelSchema) -> None:  # noqa: ARG002
+        super().__init__()
+        self.names = _contexts(config)
+        self.blocks = LatentStack(config)
+        self.norm = nn.LayerNorm(config.width)
+        self.seed = nn.Sequential(nn.LayerNorm(config.width), nn.Linear(config.width, config.width))
+
+    @staticmethod
+    def views(config: ModelConfig) -> tuple[str, ...]:
+        return () if config.perceiver else _contexts(config)
+
+    def encode(self, rows: Tensor, global_tokens: Tensor, batch: TokenBatch) -> Tensor:  # noqa: ARG002
+        return global_tokens
+
+    def forward(self, tokens: Tensor, encoded: Any, batch: TokenBatch, group: SeedGroup) -> dict[str, Tensor]:
+        query = self.seed(tokens[:, 0])  # (b, D)
+        return {
+            name: self._read(query, encoded, *_CONTEXTS[name].places(batch, group)) for name in self.names
+        }
+
+    def _read(self, query: Tensor, tokens: Tensor, place: Tensor, count: Tensor) -> Tensor:
+        sequence = torch.cat([query[:, None], F.embedding(place, tokens)], 1)  # (b, 1 + C, D)
+        column = torch.arange(sequence.shape[1], device=count.device)
+        is_real = column <= count[:, None]  # the seed counts too
+        log_count = torch.zeros_like(is_real, dtype=sequence.dtype).masked_fill(~is_real, -torch.inf)
+        for block in self.blocks:
+            sequence = block(sequence, log_count)
+        return self.norm(sequence[:, 0])  # (b, D)

@@ -1,8 +1,8 @@
-"""The branches of Figure 2: what each has in common, the local one, and the two codebooks (section 2.5)."""
+"""The branches of Figure 2: their base class, the local branch, and the two codebooks (section 2.5)."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -13,6 +13,23 @@ from quartet.models.layers.attention import CrossAttention
 from quartet.models.local import LocalModule
 from quartet.tokens import SeedGroup, TokenBatch
 from quartet.training import ModelSchema
+
+
+class BatchInputs(NamedTuple):
+    """What branches may read of a batch."""
+
+    batch: TokenBatch
+    rows: Tensor  # (R, D) features of the distinct rows
+    global_tokens: Tensor  # (P, D)
+
+
+class GroupInputs(NamedTuple):
+    """What branches may read of a group."""
+
+    batch: TokenBatch
+    group: SeedGroup
+    tokens: Tensor  # (b, K, D) local tokens
+    seed: Tensor  # (b, D) the first of them
 
 
 class Branch(nn.Module):
@@ -26,12 +43,12 @@ class Branch(nn.Module):
         """Returns the names of the views that a configuration wants of this branch."""
         raise NotImplementedError
 
-    def encode(self, rows: Tensor, global_tokens: Tensor, batch: TokenBatch) -> Any:  # noqa: ARG002
-        """Computes once for a batch, from (R, D) rows and (P, D) global tokens, what all its groups share."""
+    def encode(self, inputs: BatchInputs) -> Any:  # noqa: ARG002
+        """Computes once what all groups of a batch share."""
         return ()
 
-    def forward(self, tokens: Tensor, encoded: Any, batch: TokenBatch, group: SeedGroup) -> dict[str, Tensor]:
-        """Returns the views of a group's seeds. Their (b, K, D) local tokens begin with the seed itself."""
+    def forward(self, inputs: GroupInputs, encoded: Any) -> dict[str, Tensor]:
+        """Returns the views of a group's seeds."""
         raise NotImplementedError
 
     def update_batch_stats(self, sketch: Tensor) -> None:
@@ -49,8 +66,8 @@ class LocalBranch(Branch):
     def views(config: ModelConfig) -> tuple[str, ...]:
         return ("local",) if config.local else ()
 
-    def forward(self, tokens: Tensor, encoded: Any, batch: TokenBatch, group: SeedGroup) -> dict[str, Tensor]:  # noqa: ARG002
-        return {"local": self.module(tokens, group.log_count)}
+    def forward(self, inputs: GroupInputs, encoded: Any) -> dict[str, Tensor]:  # noqa: ARG002
+        return {"local": self.module(inputs.tokens, inputs.group.log_count)}
 
 
 class Codebook(nn.Module):
@@ -83,11 +100,11 @@ class FeatureBranch(Branch):
     def views(config: ModelConfig) -> tuple[str, ...]:
         return ("feature",) if config.has("feature") else ()
 
-    def encode(self, rows: Tensor, global_tokens: Tensor, batch: TokenBatch) -> Tensor:  # noqa: ARG002
-        return self.codebook(self.norm(F.embedding(batch.seed_row, rows)))  # (B, D)
+    def encode(self, inputs: BatchInputs) -> Tensor:
+        return self.codebook(self.norm(F.embedding(inputs.batch.seed_row, inputs.rows)))  # (B, D)
 
-    def forward(self, tokens: Tensor, encoded: Any, batch: TokenBatch, group: SeedGroup) -> dict[str, Tensor]:  # noqa: ARG002
-        return {"feature": encoded[group.seed]}
+    def forward(self, inputs: GroupInputs, encoded: Any) -> dict[str, Tensor]:
+        return {"feature": encoded[inputs.group.seed]}
 
 
 class TopologyBranch(Branch):
@@ -102,11 +119,11 @@ class TopologyBranch(Branch):
     def views(config: ModelConfig) -> tuple[str, ...]:
         return ("topology",) if config.has("topology") else ()
 
-    def encode(self, rows: Tensor, global_tokens: Tensor, batch: TokenBatch) -> Tensor:  # noqa: ARG002
-        return self.codebook(self.normed(batch.sketch, batch.whole_sketch))  # (B, D)
+    def encode(self, inputs: BatchInputs) -> Tensor:
+        return self.codebook(self.normed(inputs.batch.sketch, inputs.batch.whole_sketch))  # (B, D)
 
-    def forward(self, tokens: Tensor, encoded: Any, batch: TokenBatch, group: SeedGroup) -> dict[str, Tensor]:  # noqa: ARG002
-        return {"topology": encoded[group.seed]}
+    def forward(self, inputs: GroupInputs, encoded: Any) -> dict[str, Tensor]:
+        return {"topology": encoded[inputs.group.seed]}
 
     def update_batch_stats(self, sketch: Tensor) -> None:
         if len(sketch) > 1:

@@ -14,9 +14,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from quartet.config import ModelConfig
-from quartet.models.branches import Branch
+from quartet.models.branches import BatchInputs, Branch, GroupInputs
 from quartet.models.layers.attention import CrossAttention, SelfAttentionBlock
-from quartet.tokens import SeedGroup, TokenBatch
 from quartet.training import ModelSchema
 
 
@@ -50,29 +49,31 @@ class TemporalLatents(Latents):
     """Latents of the newest rows at each distinct time, computed once for a batch."""
 
     @staticmethod
-    def places(batch: TokenBatch, group: SeedGroup) -> tuple[Tensor, Tensor]:
-        time = batch.time_index[group.seed]
-        return batch.temporal[time], batch.num_temporal[time]
+    def places(inputs: GroupInputs) -> tuple[Tensor, Tensor]:
+        """Returns for each seed of a group the (b, C) places of its context's tokens, and (b,) how many are real."""
+        time = inputs.batch.time_index[inputs.group.seed]
+        return inputs.batch.temporal[time], inputs.batch.num_temporal[time]
 
-    def encode(self, global_tokens: Tensor, batch: TokenBatch) -> Tensor:
-        return self.read(self.readable(global_tokens), batch.temporal, batch.num_temporal)  # (T, Z, D)
+    def encode(self, inputs: BatchInputs) -> Tensor:
+        batch = inputs.batch
+        return self.read(self.readable(inputs.global_tokens), batch.temporal, batch.num_temporal)  # (T, Z, D)
 
-    def forward(self, encoded: Tensor, batch: TokenBatch, group: SeedGroup) -> Tensor:
-        return encoded[batch.time_index[group.seed]]  # (b, Z, D)
+    def forward(self, inputs: GroupInputs, encoded: Tensor) -> Tensor:
+        return encoded[inputs.batch.time_index[inputs.group.seed]]  # (b, Z, D)
 
 
 class CollabLatents(Latents):
     """Latents of each seed's look-alikes, whose tokens stand before the other global tokens."""
 
     @staticmethod
-    def places(batch: TokenBatch, group: SeedGroup) -> tuple[Tensor, Tensor]:  # noqa: ARG004
-        return group.collab, group.num_collab
+    def places(inputs: GroupInputs) -> tuple[Tensor, Tensor]:
+        return inputs.group.collab, inputs.group.num_collab
 
-    def encode(self, global_tokens: Tensor, batch: TokenBatch) -> Readable:
-        return self.readable(global_tokens[: batch.num_collab_tokens])
+    def encode(self, inputs: BatchInputs) -> Readable:
+        return self.readable(inputs.global_tokens[: inputs.batch.num_collab_tokens])
 
-    def forward(self, encoded: Readable, batch: TokenBatch, group: SeedGroup) -> Tensor:
-        return self.read(encoded, *self.places(batch, group))  # (b, Z, D)
+    def forward(self, inputs: GroupInputs, encoded: Readable) -> Tensor:
+        return self.read(encoded, *self.places(inputs))  # (b, Z, D)
 
 
 # In the order in which latents are made and encoded; they are joined, and their views named, in the reverse order.
@@ -123,14 +124,14 @@ class Perceivers(Branch):
     def views(config: ModelConfig) -> tuple[str, ...]:
         return _contexts(config) if config.perceiver else ()
 
-    def encode(self, rows: Tensor, global_tokens: Tensor, batch: TokenBatch) -> tuple[Any, ...]:  # noqa: ARG002
-        encoded = tuple(latents.encode(global_tokens, batch) for latents in self.latents.values())  # type: ignore[operator]
+    def encode(self, inputs: BatchInputs) -> tuple[Any, ...]:
+        encoded = tuple(latents.encode(inputs) for latents in self.latents.values())  # type: ignore[operator]
         return tuple(map(self.stack, encoded)) if self.is_of_times else encoded
 
-    def forward(self, tokens: Tensor, encoded: Any, batch: TokenBatch, group: SeedGroup) -> dict[str, Tensor]:
-        query = self.seed(tokens[:, 0])  # (b, D)
+    def forward(self, inputs: GroupInputs, encoded: Any) -> dict[str, Tensor]:
+        query = self.seed(inputs.seed)  # (b, D)
         latents = zip(reversed(self.latents.values()), reversed(encoded), strict=True)
-        blocks = [own(prepared, batch, group) for own, prepared in latents]  # each (b, Z, D)
+        blocks = [own(inputs, prepared) for own, prepared in latents]  # each (b, Z, D)
         if not self.is_of_times:
             blocks = self.stack(torch.cat(blocks, 1)).split(blocks[0].shape[1], 1)
         reads = zip(self.reads.items(), blocks, strict=True)
@@ -154,14 +155,12 @@ class DirectAttention(Branch):
     def views(config: ModelConfig) -> tuple[str, ...]:
         return () if config.perceiver else _contexts(config)
 
-    def encode(self, rows: Tensor, global_tokens: Tensor, batch: TokenBatch) -> Tensor:  # noqa: ARG002
-        return global_tokens
+    def encode(self, inputs: BatchInputs) -> Tensor:
+        return inputs.global_tokens
 
-    def forward(self, tokens: Tensor, encoded: Any, batch: TokenBatch, group: SeedGroup) -> dict[str, Tensor]:
-        query = self.seed(tokens[:, 0])  # (b, D)
-        return {
-            name: self._read(query, encoded, *_CONTEXTS[name].places(batch, group)) for name in self.names
-        }
+    def forward(self, inputs: GroupInputs, encoded: Any) -> dict[str, Tensor]:
+        query = self.seed(inputs.seed)  # (b, D)
+        return {name: self._read(query, encoded, *_CONTEXTS[name].places(inputs)) for name in self.names}
 
     def _read(self, query: Tensor, tokens: Tensor, place: Tensor, count: Tensor) -> Tensor:
         sequence = torch.cat([query[:, None], F.embedding(place, tokens)], 1)  # (b, 1 + C, D)

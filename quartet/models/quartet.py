@@ -9,7 +9,14 @@ from torch import Tensor, nn
 
 from quartet.config import ModelConfig
 from quartet.errors import UsageError
-from quartet.models.branches import Branch, FeatureBranch, LocalBranch, TopologyBranch
+from quartet.models.branches import (
+    BatchInputs,
+    Branch,
+    FeatureBranch,
+    GroupInputs,
+    LocalBranch,
+    TopologyBranch,
+)
 from quartet.models.layers.attention import FeedForward
 from quartet.models.layers.table_encoder import TableEncoders
 from quartet.models.layers.token_mix import EncodedTokens, GlobalTokens, LocalTokens, NoGlobalTokens, NoTokens
@@ -52,16 +59,15 @@ class Quartet(Network):
 
     def encode(self, batch: TokenBatch) -> EncodedTokens:
         rows = self.tables(batch)  # (R, D)
-        global_tokens = self.global_tokens(rows, self.tokens, batch)  # (P, D)
+        inputs = BatchInputs(batch, rows, self.global_tokens(rows, self.tokens, batch))
         encoded = self.tokens.encode(rows, batch)
-        branches = tuple(branch.encode(rows, global_tokens, batch) for branch in self.branches.values())
-        return replace(encoded, branches=branches)
+        return replace(encoded, branches=tuple(branch.encode(inputs) for branch in self.branches.values()))
 
     def forward_group(self, encoded: EncodedTokens, batch: TokenBatch, group: SeedGroup) -> Tensor:
         tokens = self.tokens(encoded, group)  # (b, K, D)
-        views: dict[str, Tensor] = {}
+        inputs, views = GroupInputs(batch, group, tokens, tokens[:, 0]), {}
         for branch, own in zip(self.branches.values(), encoded.branches, strict=True):
-            views |= branch(tokens, own, batch, group)  # each (b, D)
+            views |= branch(inputs, own)  # each (b, D)
         return self.readout(self.fusion(views))  # (b, outputs)
 
     def update_batch_stats(self, sketch: Tensor) -> None:

@@ -1,11 +1,19 @@
 """Quartet: predictions over relational databases, without leaks.
 
-from quartet import Database, Task, TemporalGraph
+    import quartet as q
 
-database = Database.load("demo")
-task = Task.load(database, "plane-idle")
-graph = TemporalGraph.build(task.database)
-seeds = task.seeds("train")
+    db = q.open("shop.sqlite")                      # a folder, a file, a URL, "rel-f1", a dict of data frames, "demo"
+    task = db.task("churn.yaml")
+    task.check()                                    # leaks and thin labels, as findings
+
+    model = q.fit(task)                             # kept in runs/latest
+    print(model.evaluate())                         # beside rules that need no model, with intervals
+
+    live = model.on(db)                             # graph and features once
+    live.predict(["c17", "c42"], at="2024-06-01")   # a table: key, name, time, score, calibrated
+    model = q.load("runs/latest")
+
+Errors of this package are `quartet.errors.QuartetError`, with a code, what is wrong, and what to do.
 """
 
 from __future__ import annotations
@@ -13,72 +21,67 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from quartet import errors
+
 if TYPE_CHECKING:
-    from quartet.config import ModelConfig, Recipe, SamplingConfig
-    from quartet.contexts import sample
-    from quartet.database import Database, Schema
-    from quartet.errors import QuartetError
-    from quartet.features import FeatureTable
-    from quartet.graph import TemporalGraph
-    from quartet.graph.storage import open_graph, save_graph
-    from quartet.models.quartet import Quartet
-    from quartet.runs import Ensemble, Predictor
-    from quartet.runs.run import fit
-    from quartet.tasks import Seeds, Task, lint, write_relbench
-    from quartet.tokens import Tokenizer
-    from quartet.training import ModelSchema
+    from pathlib import Path
+
+    from quartet.config import Recipe
+    from quartet.database import Database
+    from quartet.listener import Listener
+    from quartet.runs import Ensemble, TrainedModel, fit, load
+    from quartet.tasks import Task
 
 __all__ = [
     "Database",
     "Ensemble",
-    "FeatureTable",
-    "ModelConfig",
-    "ModelSchema",
-    "Predictor",
-    "Quartet",
-    "QuartetError",
+    "Listener",
     "Recipe",
-    "SamplingConfig",
-    "Schema",
-    "Seeds",
     "Task",
-    "TemporalGraph",
-    "Tokenizer",
+    "TrainedModel",
+    "__version__",
+    "errors",
     "fit",
-    "lint",
-    "open_graph",
-    "sample",
-    "save_graph",
-    "write_relbench",
+    "load",
+    "open",
 ]
 
-# Names are fetched when they are first used: `quartet --help` waits for no compiler and no data frames.
+# Fetched when they are first used: `quartet --help` waits for no compiler and no network.
 _HOMES = {
     "Database": "quartet.database",
     "Ensemble": "quartet.runs",
-    "FeatureTable": "quartet.features",
-    "ModelConfig": "quartet.config",
-    "ModelSchema": "quartet.training",
-    "Predictor": "quartet.runs",
-    "Quartet": "quartet.models.quartet",
-    "QuartetError": "quartet.errors",
+    "Listener": "quartet.listener",
     "Recipe": "quartet.config",
-    "SamplingConfig": "quartet.config",
-    "Schema": "quartet.database",
-    "Seeds": "quartet.tasks",
     "Task": "quartet.tasks",
-    "TemporalGraph": "quartet.graph",
-    "Tokenizer": "quartet.tokens",
-    "fit": "quartet.runs.run",
-    "lint": "quartet.tasks",
-    "open_graph": "quartet.graph.storage",
-    "sample": "quartet.contexts",
-    "save_graph": "quartet.graph.storage",
-    "write_relbench": "quartet.tasks",
+    "TrainedModel": "quartet.runs",
+    "fit": "quartet.runs",
+    "load": "quartet.runs",
 }
 
 
+def open(source: Any, schema: str | Path | dict[str, Any] | None = None) -> Database:
+    """Opens a database: reads its tables, and infers the keys, links and times that it does not declare.
+
+    Arguments:
+        source: a folder of .parquet or .csv files, a SQLite or DuckDB file, a URL such as
+            `postgresql://user@host/db?schema=shop`, a RelBench folder or name such as `rel-f1`, a dict of data frames
+            or Arrow tables by name, or `demo`.
+        schema: corrections of what was inferred: a YAML file or a dict of the same form (docs/schema.md).
+    """
+    from quartet.database import Database
+
+    return Database.load(source, schema)
+
+
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("quartet-rdl")
     if name not in _HOMES:
         raise AttributeError(f"module 'quartet' has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -256,6 +256,12 @@ class Recipe(_Settings):
     group_by_time: bool = _flag(False, "whether batches have few distinct times: cheaper, in another order")
     past_labels: bool = _flag(False, "whether labels that are already known are rows of the database")
     use_row_names: bool = _flag(True, "whether columns that only name their rows are features")
+    text_model: Literal["hash", "sentence"] = _choice(
+        "hash",
+        "how texts become vectors: hashed words, or a sentence model (extra `text`)",
+        "hash",
+        "sentence",
+    )
     protocol: Protocol = _choice("frozen", "the database ends at the test cut-off, or at each seed's time", "frozen", "rolling")  # fmt: skip
     precision: Precision = _choice("auto", "the floating-point type of the network", "auto", "fp32", "bf16")
     time_limit: float | None = _number(None, "seconds of training, or a length such as 10m; none: no limit", "give a number above 0", 0)  # fmt: skip

@@ -8,6 +8,7 @@
         TaskError                     tasks and labels                (codes L..)
       ResourceError               4   not enough of the machine, or a component is absent
       IntegrityError              5   a file of ours is damaged or foreign
+      Stopped                   130   a training was asked to stop, and can go on
 
 A message reads `error[S03] what, where, how many, first examples. Fix: what to do`.
 What was repaired rather than refused is a `Finding` (see `findings.py`), never an error.
@@ -57,6 +58,18 @@ class ResourceError(QuartetError):
 
 class IntegrityError(QuartetError):
     exit_code = 5
+
+
+class Stopped(QuartetError):
+    """A training was asked to stop; its state is kept, and `resume` goes on from there."""
+
+    exit_code = 130
+
+    def __init__(self, folder: object) -> None:
+        self.folder = folder
+        super().__init__(
+            "C13", f"training was stopped; its state is in {folder}", f'go on with resume="{folder}"'
+        )
 
 
 def did_you_mean(got: str, known: Iterable[str]) -> str:

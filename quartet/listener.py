@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from quartet.findings import Finding
@@ -24,6 +25,12 @@ class Listener:
 
     def epoch(self, epoch: Any) -> None:
         """An epoch is done; it is a `quartet.training.Epoch`."""
+
+    def end(self, fitted: Any, folder: Path) -> None:
+        """A training is done, and its model is kept in a folder; it is a `quartet.training.Fitted`."""
+
+    def close(self) -> None:
+        """The work has ended, well or not: nothing more will be told."""
 
     def should_stop(self) -> bool:
         """Whether the work should end after the step under way."""

@@ -1,4 +1,4 @@
-"""The staircase: a module imports only from the floors above it, and a few things have one place."""
+"""The house: rooms in their order, each entered by its front door, and a few things that have one place."""
 
 from __future__ import annotations
 
@@ -11,22 +11,14 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 
-# From top to bottom. Modules of one floor may import each other.
-FLOORS = [
-    "errors", "printable", "findings", "causal", "config", "files", "compiled", "times", "splits", "sandbox", "demo",
-    "database.schema", "database.source", "database.columns", "database.names", "database.evidence",
-    "database.time_readings", "database.infer_keys", "database.infer_links", "database.infer_times",
-    "database.infer", "database.keys", "database.inherit", "database.hashing", "database.readers", "database.table",
-    "database.relations", "database.structure", "database.database", "features", "database.describe",
-    "tasks", "metrics", "baselines", "graph", "samplers", "cache", "contexts", "study.connectivity", "export",
-    "recipe", "calibration", "tokens", "nn.dropout", "nn.attention", "nn.table_encoder", "nn.encoders",
-    "nn.token_mix", "nn.local", "nn.branches", "nn.parts", "nn.model", "nn.relgt", "nn.message", "nn.hgt", "nn.sage",
-    "nn.rgp", "nn.models", "nn.accumulate", "nn.precision", "nn.targets",
-    "distributed", "memory", "checkpoint", "predict", "ensemble", "train", "boosting", "cost", "draw_curves", "run",
-    "evaluate", "study", "tune", "board", "submit", "threads", "draw", "draw_context", "show", "show_context",
-    "show_training", "show_study", "show_efficiency", "draw_study", "cli_models", "cli_tune", "cli_study", "cli",
+# From the ground up: a room imports only from those before it. CONTRIBUTING.md has the same list, with a line each.
+ROOMS = [
+    "errors", "findings", "causal", "listener", "machine", "times", "registry", "config", "database", "tasks", "features",
+    "graph", "contexts", "drawing", "evaluation", "tokens", "training", "models", "runs", "paper", "demo", "cli",
     "__main__",
 ]  # fmt: skip
+# By name, at the moment of use: a person's way up from a database to its tasks, and the demo that is a source.
+UPWARD = {("database", "quartet.tasks"), ("database", "quartet.demo")}
 SENTINELS = {"NEVER", "STATIC", "None"}
 # Where the times of rows are compared with something other than a sentinel, and why that is no leak.
 NOT_CAUSAL = {
@@ -36,7 +28,7 @@ NOT_CAUSAL = {
 
 
 def modules() -> dict[str, str]:
-    """Name below `quartet` -> source text; the front door, which imports on demand, is left out."""
+    """Returns the source of each module by its name below `quartet`; the front door of the package is left out."""
     found = {}
     for path in sorted((ROOT / "quartet").rglob("*.py")):
         parts = path.relative_to(ROOT / "quartet").with_suffix("").parts
@@ -48,16 +40,14 @@ def modules() -> dict[str, str]:
 MODULES = modules()
 
 
-def floor(module: str) -> int:
-    for place, name in enumerate(FLOORS):
-        if module == name or module.startswith(f"{name}."):
-            return place
-    raise AssertionError(f"{module} has no floor: give it one in this file")
+def room(module: str) -> str:
+    return module.split(".")[0]
 
 
-def imports(source: str) -> Iterator[str]:
-    """The full names of all imported modules, wherever the import stands."""
-    for node in ast.walk(ast.parse(source)):
+def imports(source: str, top_level: bool = False) -> Iterator[str]:
+    """Yields the full names of all imported modules, wherever the import stands."""
+    tree = ast.parse(source)
+    for node in tree.body if top_level else ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -65,36 +55,83 @@ def imports(source: str) -> Iterator[str]:
             yield node.module or ""
 
 
-@pytest.mark.parametrize("module", [name for name in MODULES if name != "database"])
-def test_imports_come_from_above(module: str) -> None:
+@pytest.mark.parametrize("module", MODULES)
+def test_a_room_is_entered_by_its_front_door_and_from_above(module: str) -> None:
     for name in imports(MODULES[module]):
-        assert name != "quartet", "modules do not come in by the front door"
-        if name.startswith("quartet."):
-            imported = name.removeprefix("quartet.")
-            assert floor(imported) <= floor(module), f"{module} imports {imported}, which is below it"
+        assert name != "quartet", "modules do not come in by the front door of the package"
+        if not name.startswith("quartet."):
+            continue
+        imported = name.removeprefix("quartet.")
+        if room(imported) == room(module):
+            continue
+        assert ROOMS.index(room(imported)) < ROOMS.index(room(module)), f"{module} reaches up to {imported}"
+        assert imported == room(imported), f"{module} reaches into a drawer: {imported}"
 
 
-def importers(package: str) -> list[str]:
-    return [name for name in MODULES if package in {i.split(".")[0] for i in imports(MODULES[name])}]
+def test_the_way_up_by_name_is_short() -> None:
+    by_name = {
+        (room(module), text)
+        for module, source in MODULES.items()
+        for text in re.findall(r"import_module\(\"([\w.]+)\"\)", source)
+    }
+    assert by_name <= UPWARD
 
 
-@pytest.mark.parametrize("package", ["pandas", "polars", "torch_frame"])
+def test_every_room_has_a_line_in_contributing() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    for name in ROOMS[:-1]:
+        assert re.search(rf"`{name}(\.py|/)`", text), name
+    assert {room(module) for module in MODULES} == set(ROOMS)
+
+
+def test_a_front_door_exports_what_others_use() -> None:
+    """Names in `__all__` of a room are imported by another room, by the tests or by the benchmarks."""
+    texts = [*MODULES.items()]
+    texts += [(str(path), path.read_text(encoding="utf-8")) for folder in ("tests", "benchmarks") for path in (ROOT / folder).rglob("*.py")]  # fmt: skip
+    texts.append(("", (ROOT / "quartet" / "__init__.py").read_text(encoding="utf-8")))
+    used: set[tuple[str, str]] = set()
+    for module, source in texts:
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("quartet."):
+                other = (node.module or "").removeprefix("quartet.")
+                if other != room(module):
+                    used |= {(other, alias.name) for alias in node.names}
+    exported = {
+        (name, export)
+        for name in {room(module) for module in MODULES}
+        if name in MODULES and "__all__" in MODULES[name]
+        for export in ast.literal_eval(MODULES[name].split("__all__ = ")[1])
+    }
+    assert exported - used == set()
+
+
+def importers(package: str, top_level: bool = False) -> set[str]:
+    return {
+        name
+        for name in MODULES
+        if package in {imported.split(".")[0] for imported in imports(MODULES[name], top_level)}
+    }
+
+
+@pytest.mark.parametrize("package", ["polars", "torch_frame"])
 def test_nothing_here_imports_frames(package: str) -> None:
-    assert importers(package) == []
+    assert importers(package) == set()
 
 
 def test_torch_begins_at_the_tokens() -> None:
-    """What inspects, samples and shows answers at once: torch takes seconds to import."""
-    assert all(floor(name) >= floor("tokens") for name in importers("torch"))
-    assert not set(importers("torch")) & {"show", "show_context", "draw", "draw_context", "cli"}
+    """Whoever inspects, samples or shows waits for no torch: it takes seconds to import."""
+    assert all(
+        ROOMS.index(room(name)) >= ROOMS.index("tokens") for name in importers("torch", top_level=True)
+    )
+    assert not {name for name in importers("torch") if room(name) == "cli"}
 
 
 def test_the_vault_is_opened_in_one_place() -> None:
-    assert [name for name in MODULES if re.search(r"\bvault\.open\(", MODULES[name])] in ([], ["evaluate"])
+    assert {name for name in MODULES if re.search(r"\bvault\.open\(", MODULES[name])} <= {"runs.evaluate"}
 
 
 def comparisons(source: str) -> Iterator[ast.Compare]:
-    """The comparisons that have to do with `known_at`."""
+    """Yields the comparisons that have to do with `known_at`."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Compare):
             names = {getattr(part, "id", getattr(part, "attr", None)) for part in ast.walk(node)}

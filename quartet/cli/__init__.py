@@ -1,1 +1,1 @@
-"""The command line."""
+"""The command line: verbs in files of their names, and in `views/` what people see."""

@@ -2,47 +2,37 @@
 
 from __future__ import annotations
 
-import os
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from quartet.cli.models import SchemaFile, Source, say
-from quartet.paper import Study
+from quartet.cli.options import Changes, Preset, SchemaFile, Source, open_database
 
 if TYPE_CHECKING:
-    from quartet.paper import Job, Plan, Result
+    from quartet.paper import Sheet, StudyName
 
 study = typer.Typer(no_args_is_help=True, help="Make the paper's tables and figures again, on any task.")
 
 TaskNames = Annotated[
     list[str], typer.Argument(metavar="TASK...", help="Tasks stored with the database, or YAML files.")
 ]
-Preset = Annotated[
-    Literal["small", "paper", "paper-val"], typer.Option(help="The recipe that every arm starts from.")
-]
-Changes = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="FIELD=VALUE", help="Change a field of the recipe for every arm."),
-]
-Seeds = Annotated[int, typer.Option(min=1, help="Random seeds of each arm, the same ones for all arms.")]
 Budget = Annotated[
     str | None,
     typer.Option(
-        help="Begin no training that would end after so long, e.g. `2h`. Started again, it goes on."
+        metavar="LENGTH", help="Begin no training that would end after so long, e.g. `2h`. Started again, it goes on."
     ),
-]
+]  # fmt: skip
 Folder = Annotated[Path, typer.Option(help="Where results, tables and figures are kept.")]
-Processes = Annotated[
+Jobs = Annotated[
     int | None,
     typer.Option("--jobs", min=1, help="Trainings side by side, a core each (default: all cores)."),
 ]
-OnlyShow = Annotated[bool, typer.Option("--show", help="Train nothing; show what is there.")]
 
-
-_TRAINED: dict[Study, str] = {
+_TRAINED: dict[StudyName, str] = {
     "main": "QUARTET against RelGT, RelGT with CRW, HGT, RGP, GraphSAGE and LightGBM on relational features.",
     "sampler": "RelGT with its own sampler BFS2 against RelGT with causal random walks, over 1, 4 and 8 layers.",
     "ablation": "QUARTET without one of its parts at a time: the nine columns of the paper's Table 2.",
@@ -50,8 +40,8 @@ _TRAINED: dict[Study, str] = {
 }
 
 
-def _add(name: Study, text: str) -> None:
-    """Makes a verb of a study whose arms are trained."""
+def _add(name: StudyName, text: str) -> None:
+    """Adds the verb of a study whose arms are trained."""
 
     def verb(
         source: Source,
@@ -59,21 +49,29 @@ def _add(name: Study, text: str) -> None:
         schema: SchemaFile = None,
         preset: Preset = "small",
         change: Changes = None,
-        seeds: Seeds = 3,
+        seeds: Annotated[
+            int, typer.Option(min=1, help="Random seeds of each arm, the same ones for all arms.")
+        ] = 3,
         budget: Budget = None,
         folder: Folder = Path("studies"),
-        processes: Processes = None,
-        show: OnlyShow = False,
+        jobs: Jobs = None,
+        show: Annotated[bool, typer.Option("--show", help="Train nothing; show what is there.")] = False,
     ) -> None:
         from quartet.config import changes_from_text
-        from quartet.paper import Plan
-        from quartet.times import parse_length
+        from quartet.drawing import say
+        from quartet.paper import STUDIES, Study, study_figures, study_sheets
 
-        seconds = parse_length(budget, "--budget") / 10**9 if budget else float("inf")
-        where = None if schema is None else str(schema)
-        changes = changes_from_text(change or [])
-        plan = Plan(name, source, where, tuple(tasks), preset, changes, seeds, folder)
-        _carry_out(plan, 0 if show else processes or len(os.sched_getaffinity(0)), seconds)
+        limit, changes = seconds(budget), changes_from_text(change or [])
+        study = Study(name, source, tuple(tasks), folder, schema, preset, changes, tuple(range(seeds)))
+        planned = study.jobs(STUDIES[name])
+        has_failed = False if show else _train(study, planned, jobs, limit)
+        results, stem = study.results(planned), study.file_stem
+        _show(*study_sheets(name, results), folder / f"{stem}.md")
+        for kind, picture in study_figures(name, results).items():
+            (folder / f"{stem}-{kind}.svg").write_text(picture, encoding="utf-8")
+        say(f"{len(results)} of {len(planned)} trainings are done. Table and figures: {folder / stem}*")
+        if has_failed:
+            raise typer.Exit(1)
 
     study.command(name, help=text)(verb)
 
@@ -82,20 +80,40 @@ for _name, _text in _TRAINED.items():
     _add(_name, _text)
 
 
-def _carry_out(plan: Plan, processes: int, seconds: float) -> None:
-    """Trains what is missing in so many processes, then shows and writes what is there."""
-    from quartet.paper import jobs_of, results_of, run_study
+def _train(study: Any, planned: list[Any], jobs: int | None, limit: float) -> bool:
+    """Trains what is missing and tells of each outcome; returns whether something has failed."""
+    from quartet.drawing import say
+    from quartet.machine import usable_cores
+    from quartet.paper import Failure, run_study
 
-    jobs, failed = jobs_of(plan), []
-    if processes:
-        say(f"{len(jobs)} trainings, {len(results_of(plan, jobs))} of them done before")
-        signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: no child is left behind
-        failed = run_study(plan, jobs, processes, seconds, _told)
-    _show(plan, jobs)
-    for failure in failed:
-        say(f"Failed: {failure.job.task}, {failure.job.arm}: {failure.reason}")
-    if failed:
-        raise typer.Exit(1)
+    has_failed = False
+    say(f"{len(planned)} trainings, {len(study.results(planned))} of them done before")
+    with study.locked(), stopping():
+        for outcome in run_study(study, planned, jobs or usable_cores(), limit):
+            if isinstance(outcome, Failure):
+                has_failed = True
+                say(f"Failed: {outcome.job.task}, {outcome.job.arm}: {outcome.reason}")
+            else:
+                say(
+                    f"{outcome.task}, {outcome.arm}, random seed {outcome.rng_seed}: {outcome.metric} "
+                    f"{outcome.validation:.4f} on validation, {outcome.test:.4f} on test, {outcome.seconds:.0f} s"
+                )
+    return has_failed
+
+
+@study.command()
+def connectivity(source: Source, tasks: TaskNames, schema: SchemaFile = None, change: Changes = None) -> None:
+    """CRW against BFS2: how well the contexts of all training seeds hang together."""
+    from quartet.config import SamplingConfig, changes_from_text
+    from quartet.drawing import console
+    from quartet.paper import connectivity_sheet, connectivity_study, sheets_view
+    from quartet.runs import ProgressView
+
+    config = SamplingConfig().changed(**changes_from_text(change or []))
+    database, rows = open_database(source, schema), []
+    for name in tasks:
+        rows += connectivity_study(database.task(name), config, ProgressView())
+    console().print(sheets_view([connectivity_sheet(rows)]))
 
 
 @study.command()
@@ -108,49 +126,53 @@ def efficiency(
     steps: Annotated[int, typer.Option(min=1, help="Steps of each model, turn by turn; medians count.")] = 3,
     folder: Folder = Path("studies"),
 ) -> None:
-    """What QUARTET costs beside RelGT, as published and here: time, memory, cache and parameters."""
+    """QUARTET's costs beside RelGT's, as published and here: time, memory, cache and parameters."""
     from quartet.config import changes_from_text
-    from quartet.database import Database
-    from quartet.drawing.terminal import console
+    from quartet.drawing import say
     from quartet.machine import use_threads
-    from quartet.paper import LEGEND, efficiency_sheet, efficiency_study, sheets_markdown, sheets_view
-    from quartet.tasks import Task
+    from quartet.paper import EFFICIENCY_LEGEND, dataset_name, efficiency_sheet, efficiency_study
+    from quartet.runs import ProgressView
 
     use_threads(1)
-    database, sheets = Database.load(source, schema), []
-    settings = " ".join([f"preset {preset}", *(change or [])])
-    for path in tasks:
-        task = Task.load(database, path)
-        costs = efficiency_study(task, preset, changes_from_text(change or []), steps, say)
-        sheets.append(efficiency_sheet(database.schema.name, task.name, settings, costs))
-    console().print(sheets_view(sheets, LEGEND))
-    folder.mkdir(parents=True, exist_ok=True)
-    written = folder / "-".join(["efficiency", database.schema.name, *map(_stem, tasks), preset + ".md"])
-    written.write_text(sheets_markdown(sheets, LEGEND), encoding="utf-8")
-    say(f"Table: {written}")
+    database = open_database(source, schema)
+    loaded = [database.task(name) for name in tasks]
+    settings, sheets = " ".join([f"preset {Path(preset).stem}", *(change or [])]), []
+    for task in loaded:
+        costs = efficiency_study(task, preset, changes_from_text(change or []), steps, ProgressView())
+        sheets.append(efficiency_sheet(task, settings, costs))
+    names = [dataset_name(loaded[0]), *(task.name for task in loaded), Path(preset).stem]
+    path = folder / f"{'-'.join(['efficiency', *names])}.md"
+    _show(sheets, EFFICIENCY_LEGEND, path)
+    say(f"Table: {path}")
 
 
-def _stem(task: str) -> str:
-    """The name of a task that may be a file."""
-    return Path(task).stem
+def _show(sheets: list[Sheet], legend: Any, path: Path) -> None:
+    """Prints tables, and writes them to a file as Markdown."""
+    from quartet.drawing import console
+    from quartet.paper import sheets_markdown, sheets_view
+
+    console().print(sheets_view(sheets, legend))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(sheets_markdown(sheets, legend), encoding="utf-8")
 
 
-def _told(result: Result) -> None:
-    say(
-        f"{result.task}, {result.arm}, random seed {result.rng_seed}: {result.metric} {result.validation:.4f} on "
-        f"validation, {result.test:.4f} on test, {result.seconds:.0f} s"
-    )
+def seconds(budget: str | None) -> float:
+    """Returns the seconds of a length of time; without one, there is no end."""
+    from quartet.times import SECOND, parse_length
+
+    return parse_length(budget, "--budget") / SECOND if budget else float("inf")
 
 
-def _show(plan: Plan, jobs: list[Job]) -> None:
-    from quartet.drawing.terminal import console
-    from quartet.paper import results_of, study_figures, study_markdown, study_view
+@contextmanager
+def stopping() -> Iterator[None]:
+    """Makes Ctrl-C and SIGTERM end the trainings under way, and then the command with exit code 130."""
+    from quartet.drawing import say
 
-    results = results_of(plan, jobs)
-    console().print(study_view(plan.study, results))
-    name = "-".join(dict.fromkeys([plan.study, jobs[0].dataset, *(job.task for job in jobs)]))
-    plan.folder.mkdir(parents=True, exist_ok=True)
-    (plan.folder / f"{name}.md").write_text(study_markdown(plan.study, results), encoding="utf-8")
-    for stem, svg in study_figures(plan.study, results).items():
-        (plan.folder / f"{name}-{stem}.svg").write_text(svg, encoding="utf-8")
-    say(f"{len(results)} of {len(jobs)} trainings are done. Table and figures: {plan.folder}/{name}*")
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    except KeyboardInterrupt:
+        say("Stopped. The same command goes on.")
+        raise typer.Exit(130) from None
+    finally:
+        signal.signal(signal.SIGTERM, before)

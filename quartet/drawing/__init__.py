@@ -1,20 +1,33 @@
-"""Pictures, all of them SVG."""
+"""What people look at: pictures in one dialect of SVG, and grids and bars in the terminal."""
 
+from quartet.drawing import svg
 from quartet.drawing.context import seed_svg
-from quartet.drawing.curves import INK, LINE, MARK, PALE, Bin, Point, curves_svg, ends, reliability_svg, ticks
+from quartet.drawing.curves import Bin, curves_svg, reliability_svg
 from quartet.drawing.schema import schema_svg
+from quartet.drawing.terminal import (
+    cell,
+    console,
+    is_quiet,
+    new_bar,
+    new_grid,
+    rendered,
+    say,
+    set_verbosity,
+)
 
 __all__ = [
-    "INK",
-    "LINE",
-    "MARK",
-    "PALE",
     "Bin",
-    "Point",
+    "cell",
+    "console",
     "curves_svg",
-    "ends",
+    "is_quiet",
+    "new_bar",
+    "new_grid",
     "reliability_svg",
+    "rendered",
+    "say",
     "schema_svg",
     "seed_svg",
-    "ticks",
+    "set_verbosity",
+    "svg",
 ]

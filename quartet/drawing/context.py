@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import math
 from collections.abc import Mapping, Sequence
 
@@ -10,20 +9,21 @@ import numpy as np
 
 from quartet.config import SamplingConfig
 from quartet.contexts import Array, Context, sample
-from quartet.errors import UsageError, printable
+from quartet.drawing import svg
+from quartet.errors import UsageError
 from quartet.graph import TemporalGraph
 from quartet.tasks import Task
 from quartet.times import show_instant
 
-SIDE, MARGIN, LEGEND = 460, 20, 150
+_SIDE, _MARGIN, _LEGEND = 460, 20, 150
 _COLORS = ("#1f77b4", "#e6930a", "#2e8b57", "#8e44ad", "#6b4f2a", "#17a2b8", "#d6449b", "#3f3fbf", "#7f7f7f")
-_ORPHAN, _SEED = "#d1d5db", "#dc2626"
+_SEED = "#dc2626"
 
 Places = dict[int, tuple[float, float]]
 
 
 def seed_svg(task: Task, graph: TemporalGraph, config: SamplingConfig, seed: int) -> str:
-    """The local context of one training seed, CRW beside BFS2."""
+    """Draws the local context of one training seed, CRW beside BFS2."""
     seeds = task.seeds("train")
     if not 0 <= seed < len(seeds):
         raise UsageError(
@@ -47,66 +47,53 @@ def seed_svg(task: Task, graph: TemporalGraph, config: SamplingConfig, seed: int
 def context_svg(
     panels: Mapping[str, tuple[Context, int]], tables: Sequence[str], offsets: Array, title: str
 ) -> str:
-    """One panel for each (context, seed): the seed is a star, rows lie by distance, orphans are grey."""
-    width = MARGIN + (SIDE + MARGIN) * len(panels) + LEGEND
-    height = SIDE + 70
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
-        f'viewBox="0 0 {width} {height}" font-family="system-ui, sans-serif" font-size="12">',
-        f'<rect width="{width}" height="{height}" fill="white"/>',
-        f'<text x="{MARGIN}" y="20" font-weight="bold">{html.escape(title)}</text>',
-    ]
+    """Draws one panel for each (context, seed): the seed is a star, rows lie by distance, orphans are grey."""
+    width = _MARGIN + (_SIDE + _MARGIN) * len(panels) + _LEGEND
+    parts = [svg.text(_MARGIN, 20, title, font_weight="bold")]
     seen: set[int] = set()
     for number, (name, (context, seed)) in enumerate(panels.items()):
-        left = MARGIN + number * (SIDE + MARGIN)
-        drawn, kinds = _panel(name, context, seed, offsets, left)
+        drawn, kinds = _panel(name, context, seed, offsets, _MARGIN + number * (_SIDE + _MARGIN))
         parts += drawn
         seen |= kinds
-    parts += _legend(width - LEGEND, sorted(seen), tables)
-    return "\n".join([*parts, "</svg>"]) + "\n"
+    legend = [(_COLORS[kind % len(_COLORS)], tables[kind]) for kind in sorted(seen)]
+    for rank, (color, label) in enumerate([*legend, (_SEED, "the seed"), (svg.PALE, "not reached from it")]):
+        y, x = 60 + 18 * rank, width - _LEGEND
+        parts += [svg.dot(x, y - 4, 4, color), svg.text(x + 10, y, label, most=24)]
+    return svg.page(width, _SIDE + 70, parts, font_size=12)
 
 
 def _panel(name: str, context: Context, seed: int, offsets: Array, left: int) -> tuple[list[str], set[int]]:
     nodes, _, _, edges = context.local(seed)
     kinds = np.searchsorted(offsets, nodes, side="right") - 1
-    beside = _beside(len(nodes), edges)
-    tree = _tree(beside)
-    places = _positions(tree, len(nodes), left + SIDE / 2, 40 + SIDE / 2)
-    orphans = len(nodes) - len(tree)
-    text = f"{name}: {len(nodes)} rows, {len(edges)} edges, {orphans} not reached"
-    parts = [f'<text x="{left}" y="40">{html.escape(text)}</text>']
+    tree = _tree(len(nodes), edges)
+    places = _positions(tree, len(nodes), left + _SIDE / 2, 40 + _SIDE / 2)
+    about = f"{name}: {len(nodes)} rows, {len(edges)} edges, {len(nodes) - len(tree)} not reached"
+    parts = [svg.text(left, 40, about)]
     for child, parent in edges.tolist():
-        (x, y), (u, v) = places[child], places[parent]
-        parts.append(f'<path d="M{x:.1f},{y:.1f} L{u:.1f},{v:.1f}" stroke="#9ca3af" stroke-width="0.6"/>')
+        parts.append(svg.line(*places[child], *places[parent], "#9ca3af", 0.6))
     for place in range(1, len(nodes)):
-        x, y = places[place]
-        color = _COLORS[kinds[place] % len(_COLORS)] if place in tree else _ORPHAN
-        parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.4" fill="{color}"/>')
-    parts.append(_star(*places[0]))
-    return parts, set(kinds.tolist())
+        color = _COLORS[kinds[place] % len(_COLORS)] if place in tree else svg.PALE
+        parts.append(svg.dot(*places[place], 3.4, color))
+    return [*parts, _star(*places[0])], set(kinds.tolist())
 
 
-def _beside(count: int, edges: Array) -> list[list[int]]:
+def _tree(count: int, edges: Array) -> dict[int, int]:
+    """Returns every row that is reachable from the seed, and the row through which it was first reached."""
     beside: list[list[int]] = [[] for _ in range(count)]
     for child, parent in edges.tolist():
         beside[child].append(parent)
         beside[parent].append(child)
-    return beside
-
-
-def _tree(beside: list[list[int]]) -> dict[int, int]:
-    """Every row that is reachable from the seed -> the row through which it was first reached."""
-    parent, queue = {0: -1}, [0]
+    parents, queue = {0: -1}, [0]
     for place in queue:
         for other in beside[place]:
-            if other not in parent:
-                parent[other] = place
+            if other not in parents:
+                parents[other] = place
                 queue.append(other)
-    return parent
+    return parents
 
 
 def _positions(tree: dict[int, int], count: int, x: float, y: float) -> Places:
-    """A radial tree: each row in its parent's sector, as wide as its branch is full; orphans in rows below."""
+    """Lays out a radial tree: each row in its parent's sector, as wide as its branch is full; orphans in rows below."""
     depth, weight = {0: 0}, dict.fromkeys(tree, 1)
     for place, parent in tree.items():
         if parent >= 0:
@@ -114,7 +101,7 @@ def _positions(tree: dict[int, int], count: int, x: float, y: float) -> Places:
     for place in reversed(tree):
         if tree[place] >= 0:
             weight[tree[place]] += weight[place]
-    ring = (SIDE / 2 - 50) / max(1, *depth.values())
+    ring = (_SIDE / 2 - 50) / max(1, *depth.values())
     places: Places = {0: (x, y)}
     sector = {0: (0.0, 2 * math.pi)}
     used = dict.fromkeys(tree, 0.0)
@@ -122,14 +109,14 @@ def _positions(tree: dict[int, int], count: int, x: float, y: float) -> Places:
         if parent < 0:
             continue
         begin, end = sector[parent]
-        share = (end - begin) * weight[place] / max(1, weight[parent] - 1)
-        sector[place] = (begin + used[parent], begin + used[parent] + share)
-        used[parent] += share
+        angle = (end - begin) * weight[place] / max(1, weight[parent] - 1)
+        sector[place] = (begin + used[parent], begin + used[parent] + angle)
+        used[parent] += angle
         angle, radius = sum(sector[place]) / 2, ring * depth[place]
         places[place] = (x + radius * math.cos(angle), y + radius * math.sin(angle))
     for rank, place in enumerate(place for place in range(count) if place not in tree):
         row, column = divmod(rank, 50)
-        places[place] = (x - SIDE / 2 + 10 + column * 9, y + SIDE / 2 - 6 - row * 9)
+        places[place] = (x - _SIDE / 2 + 10 + column * 9, y + _SIDE / 2 - 6 - row * 9)
     return places
 
 
@@ -139,15 +126,3 @@ def _star(x: float, y: float) -> str:
         for k, r in enumerate([9, 4] * 5)
     ]
     return f'<polygon points="{" ".join(points)}" fill="{_SEED}"/>'
-
-
-def _legend(x: int, kinds: list[int], tables: Sequence[str]) -> list[str]:
-    rows = [(_COLORS[kind % len(_COLORS)], tables[kind]) for kind in kinds]
-    rows += [(_SEED, "the seed"), (_ORPHAN, "not reached from it")]
-    parts = []
-    for rank, (color, text) in enumerate(rows):
-        y = 60 + 18 * rank
-        clean = printable(text)[:24]
-        parts.append(f'<circle cx="{x}" cy="{y - 4}" r="4" fill="{color}"/>')
-        parts.append(f'<text x="{x + 10}" y="{y}">{html.escape(clean)}</text>')
-    return parts

@@ -1,49 +1,54 @@
-"""The terminal: grids for results, bars for progress; colours for people, wide plain lines in a pipe."""
+"""The terminal: grids for results and bars for progress; colours for people, wide plain lines in a pipe."""
 
 from __future__ import annotations
 
 import sys
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from io import StringIO
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, ProgressColumn, TextColumn, TimeRemainingColumn
+from rich.console import Console, RenderableType
+from rich.progress import BarColumn, MofNCompleteColumn, ProgressColumn, TextColumn
 from rich.progress import Progress as ProgressBar
 from rich.table import Table as Grid
 from rich.text import Text
 
 from quartet.errors import printable
 
-PLAIN_WIDTH = 150
+_PLAIN_WIDTH = 150
+_verbosity = 0
 
 
 def console() -> Console:
-    """Output for people: colours in a terminal, wide plain lines in a pipe."""
+    """Returns the standard output for people: coloured in a terminal, with wide plain lines in a pipe."""
     out = Console(highlight=False)
-    return out if out.is_terminal else Console(highlight=False, width=PLAIN_WIDTH)
+    return out if out.is_terminal else Console(highlight=False, width=_PLAIN_WIDTH)
 
 
-@contextmanager
-def progress_bar(label: str, total: int) -> Iterator[Callable[[int], None]]:
-    """Something to tell how many more are done: a bar in a terminal, a line at the end elsewhere."""
-    begin, out = time.perf_counter(), Console(stderr=True, highlight=False)
-    with terminal_bar(label, total) as told:
-        yield told
-    if not out.is_terminal:
-        out.print(f"{label}: {total:,} in {time.perf_counter() - begin:.1f} s")
+def set_verbosity(level: int) -> None:
+    """Sets how much is told beside results and errors: -1 nothing, 0 the usual, 1 also how long things take."""
+    global _verbosity
+    _verbosity = level
 
 
-@contextmanager
-def terminal_bar(label: str, total: int) -> Iterator[Callable[[int], None]]:
-    """Something to tell how many more are done: a bar in a terminal, nothing elsewhere."""
-    with new_bar(TimeRemainingColumn()) as bar:
-        work = bar.add_task(label, total=total)
-        yield lambda done: bar.advance(work, done)
+def is_quiet() -> bool:
+    return _verbosity < 0
+
+
+def say(text: str, verbose: bool = False) -> None:
+    """Tells people something beside the result, on the error output; `verbose`: only those who want to know more."""
+    if _verbosity >= int(verbose):
+        print(printable(text), file=sys.stderr)
+
+
+def rendered(renderable: RenderableType) -> str:
+    """Returns a grid as plain text, for `print` and notebooks."""
+    out = Console(file=StringIO(), highlight=False, width=_PLAIN_WIDTH, no_color=True)
+    out.print(renderable)
+    text: str = out.file.getvalue()  # type: ignore[attr-defined]
+    return "\n".join(line.rstrip() for line in text.splitlines())
 
 
 def new_bar(*columns: ProgressColumn) -> ProgressBar:
-    """A bar on the error output, below all that is printed meanwhile, gone when it is done; only in a terminal."""
+    """Returns a bar on the error output, below all that is printed meanwhile, gone when done; only in a terminal."""
     out = Console(stderr=True, highlight=False)
     return ProgressBar(
         TextColumn("{task.description}"),
@@ -58,14 +63,15 @@ def new_bar(*columns: ProgressColumn) -> ProgressBar:
 
 
 def new_grid(title: str, *columns: str, right: tuple[str, ...] = ()) -> Grid:
+    """Returns an empty table without lines; the columns named in `right` are aligned to the right."""
     grid = Grid(
         title=title, title_justify="left", title_style="bold", header_style="dim", box=None, pad_edge=False
     )
     for name in columns:
-        grid.add_column(name, justify="right" if name in right else "left", overflow="fold")
+        grid.add_column(printable(name), justify="right" if name in right else "left", overflow="fold")
     return grid
 
 
 def cell(text: object, style: str = "") -> Text:
-    """A cell that shows any value as it is: names may hold brackets, quotes or control letters."""
+    """Returns a cell that shows any value as it is: names may hold brackets, quotes or control letters."""
     return Text(printable(text), style=style)

@@ -1,81 +1,145 @@
-"""Boosted: LightGBM on `RelationalColumns`, a model that is kept, loaded and asked as a network is."""
+"""Trees: LightGBM on `RelationalColumns`, a model that is fitted, kept and asked as a network is."""
 
 from __future__ import annotations
 
+import json
+import math
 import re
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
-from quartet.evaluation import MOST_TREES, PATIENCE, SETTINGS, lightgbm_for, task_settings
-from quartet.features import CODE, RelationalColumns
-from quartet.features.counts import Columns
-from quartet.tasks import Seeds, TaskType
+from quartet.config import Recipe
+from quartet.evaluation import (
+    MOST_TREES,
+    PATIENCE,
+    SETTINGS,
+    check_selectable,
+    lightgbm_for,
+    selection_value,
+    task_settings,
+)
+from quartet.features import CODE
+from quartet.listener import SILENT, Listener
+from quartet.machine import ALONE, Processes
+from quartet.tasks import Seeds, Split
+from quartet.training import Epoch, Fitted, Output, RegressionOutput, TrainingData, View, duration
 
-AT_ONCE = 2**18  # seeds whose columns are in memory together
-Answers = NDArray[np.float64]
+_AT_ONCE = 2**18  # seeds whose columns are in memory together
+_TREES, _COLUMNS = "trees.txt", "columns.json"
+_LOSS_SEEDS = 10_000  # of training, spread among all, on which the loss is told
 
 
 @dataclass(frozen=True, eq=False)
-class Boosted:
-    """Trees, and the columns that they read: logits, or values in the scale of the labels they were fitted to."""
+class Trees:
+    """Trees, and the columns that they read: logits, or standardised values.
+
+    Of the recipe they heed `rng_seed`, `past_labels`, `use_row_names`, `protocol`, `time_rule` and `time_limit`.
+    """
 
     names: tuple[str, ...]
     num_outputs: int
-    text: str  # the trees as LightGBM writes them
+    text: str  # as LightGBM writes them
 
-    @staticmethod
+    @classmethod
     def fit(
-        task_type: TaskType,
-        columns: RelationalColumns,
-        train: Seeds,
-        val: Seeds,
-        num_outputs: int = 1,
-        rng_seed: int = 0,
-        must_stop: Callable[[], bool] = lambda: False,
-    ) -> Boosted:
-        """The trees that are best on validation, until more of them do not help, or something asks to stop."""
-        lightgbm = load_lightgbm()
-        found = columns.of_seeds(train)
-        names = tuple(found)
+        cls,
+        data: TrainingData,
+        processes: Processes = ALONE,
+        listener: Listener = SILENT,
+        state: Path | None = None,  # noqa: ARG003 (there is none: another try begins anew)
+    ) -> Fitted | None:
+        """Returns the trees that are best on validation, until more of them do not help.
+
+        Several processes have the trees that the first of them has fitted.
+        """
+        return processes.from_first(lambda: cls._fit(data, listener))
+
+    @classmethod
+    def _fit(cls, data: TrainingData, listener: Listener) -> Fitted | None:
+        lightgbm, recipe, kind = _lightgbm(), data.recipe, data.task.spec.type
+        check_selectable(kind, data.labels("val"))
+        listener.begin(_Boosting(data))
+        begin, limit = time.perf_counter(), recipe.time_limit or math.inf
+        train = data.view.columns.of_seeds(data.seeds["train"])
+        names = tuple(train)
         codes = [place for place, name in enumerate(names) if name.endswith(CODE)]
-        data = lightgbm.Dataset(_matrix(found, names), train.target, categorical_feature=codes)
-        validation = data.create_valid(_matrix(columns.of_seeds(val), names), val.target)
-        watch = _Watch(must_stop, lightgbm.callback.EarlyStopException)
+        dataset = lightgbm.Dataset(_matrix(train, names), _labels(data, "train"), categorical_feature=codes)
+        val = _matrix(data.view.columns.of_seeds(data.seeds["val"]), names)
+        watch = _Watch(
+            lambda: listener.should_stop() or time.perf_counter() - begin > limit,
+            lightgbm.callback.EarlyStopException,
+        )
+        num_outputs = data.output.num_outputs
         booster = lightgbm.train(
-            SETTINGS | task_settings(task_type, num_outputs) | {"seed": rng_seed},
-            data,
+            SETTINGS | task_settings(kind, num_outputs) | {"seed": recipe.rng_seed},
+            dataset,
             MOST_TREES,
-            valid_sets=[validation],
+            valid_sets=[dataset.create_valid(val, _labels(data, "val"))],
             callbacks=[lightgbm.early_stopping(PATIENCE, verbose=False), watch],
         )
-        return Boosted(names, num_outputs, booster.model_to_string(num_iteration=watch.best_round))
+        if listener.should_stop():
+            return None
+        model = cls(names, num_outputs, booster.model_to_string(num_iteration=watch.best_round))
+        fitted = time.perf_counter()
+        scores = data.output.scores(model.logits(data.view, data.seeds["val"]))
+        validation = selection_value(kind, data.labels("val"), scores)
+        seconds = (fitted - begin, time.perf_counter() - fitted)
+        epoch = Epoch(0, model._loss(data), validation, *seconds, is_best=True)
+        listener.epoch(epoch)
+        return Fitted(model, [epoch], epoch, model.summary)
 
-    def answers(
-        self, columns: RelationalColumns, seeds: Seeds, progress: Callable[[int], None] = lambda _: None
-    ) -> Answers:
-        """(S, outputs) answers to all seeds, some at a time: memory does not grow with their number."""
-        found = [np.empty((0, self.num_outputs))]
-        for first in range(0, len(seeds), AT_ONCE):
-            some = slice(first, first + AT_ONCE)
+    def _loss(self, data: TrainingData) -> float:
+        """Returns the mean loss of training seeds; of many, of some that are spread among them."""
+        train = data.seeds["train"]
+        some = np.unique(np.linspace(0, len(train) - 1, _LOSS_SEEDS).astype(np.int64))
+        logits = self.logits(data.view, Seeds(train.node[some], train.time[some], None))
+        return float(data.output.loss(torch.tensor(logits), torch.tensor(data.labels("train")[some])).mean())
+
+    def logits(self, view: View, seeds: Seeds, listener: Listener = SILENT) -> NDArray[np.float64]:
+        """Returns the (S, outputs) logits of all seeds, some at a time: memory does not grow with their number."""
+        parts = [np.empty((0, self.num_outputs))]
+        for first in range(0, len(seeds), _AT_ONCE):
+            some = slice(first, first + _AT_ONCE)
             asked = Seeds(seeds.node[some], seeds.time[some], None)
-            found.append(self._answers(_matrix(columns.of_seeds(asked), self.names)))
-            progress(len(asked))
-        return np.concatenate(found)
+            matrix = _matrix(view.columns.of_seeds(asked), self.names)
+            raw = np.asarray(self._booster.predict(matrix, raw_score=True, num_threads=1), dtype=np.float64)
+            parts.append(raw.reshape(len(asked), self.num_outputs))
+            listener.progress("scores", len(asked), len(seeds))
+        return np.concatenate(parts)
+
+    def to(self, device: str) -> Trees:  # noqa: ARG002 (they are always on the CPU)
+        return self
+
+    def save(self, folder: Path) -> None:
+        (folder / _TREES).write_text(self.text, encoding="utf-8")
+        (folder / _COLUMNS).write_text(json.dumps(self.names), encoding="utf-8")
+
+    @classmethod
+    def load(cls, folder: Path, recipe: Recipe, output: Output) -> Trees:  # noqa: ARG003
+        names = tuple(json.loads((folder / _COLUMNS).read_text(encoding="utf-8")))
+        return cls(names, output.num_outputs, (folder / _TREES).read_text(encoding="utf-8"))
 
     @property
     def num_trees(self) -> int:
-        """Of all classes together."""
+        """Returns the number of trees, of all classes together."""
         return len(self._leaves)
 
     @property
     def num_parameters(self) -> int:
-        """A value for each leaf and a threshold for each split."""
+        """Returns how many numbers were learned: a value for each leaf and a threshold for each split."""
         return sum(2 * leaves - 1 for leaves in self._leaves)
+
+    @property
+    def summary(self) -> str:
+        return f"{self.num_trees:,} trees"
 
     @property
     def _leaves(self) -> list[int]:
@@ -83,19 +147,43 @@ class Boosted:
 
     @cached_property
     def _booster(self) -> Any:
-        return load_lightgbm().Booster(model_str=self.text)
-
-    def _answers(self, matrix: NDArray[np.float32]) -> Answers:
-        raw = np.asarray(self._booster.predict(matrix, raw_score=True, num_threads=1), dtype=np.float64)
-        return raw.reshape(len(matrix), self.num_outputs)
+        return _lightgbm().Booster(model_str=self.text)
 
 
-def load_lightgbm() -> Any:
-    """The package, or an error that says how to get it."""
+@dataclass
+class _Boosting:
+    """A fitting of trees as a listener is told of it."""
+
+    data: TrainingData
+
+    def lines(self) -> list[tuple[str, str]]:
+        limit = self.data.recipe.time_limit
+        stop = f", stopped after {duration(limit)}" if limit else ""
+        text = (
+            f"LightGBM, at most {MOST_TREES:,} trees, until {PATIENCE} more do not help on validation{stop}"
+        )
+        return [("model", text)]
+
+    def epoch_line(self, epoch: Epoch) -> str:
+        return f"fitted in {duration(epoch.seconds)}, training loss {epoch.loss:.4f}"
+
+    def bar(self) -> None:
+        return None
+
+
+def _lightgbm() -> Any:
     return lightgbm_for('the model "lightgbm"')
 
 
-def _matrix(columns: Columns, names: tuple[str, ...]) -> NDArray[np.float32]:
+def _labels(data: TrainingData, split: Split) -> NDArray[Any]:
+    """Returns labels in the scale of the model's outputs."""
+    labels, output = data.labels(split), data.output
+    if not isinstance(output, RegressionOutput):
+        return labels
+    return (labels - output.median) / output.spread
+
+
+def _matrix(columns: dict[str, NDArray[Any]], names: tuple[str, ...]) -> NDArray[np.float32]:
     matrix = np.empty((len(columns[names[0]]), len(names)), dtype=np.float32)
     for place, name in enumerate(names):
         matrix[:, place] = columns[name]
@@ -118,5 +206,5 @@ class _Watch:
 
     @property
     def best_round(self) -> int:
-        """Counted from one; of equal ones the first."""
+        """Returns the best round, counted from one; of equal ones the first."""
         return 1 + int(np.argmax(self.values))

@@ -1,23 +1,27 @@
-"""Trained models: kept in a folder, asked and judged."""
+"""Trained models: fitted, kept in a folder, evaluated, and bound to a database to predict."""
 
-from quartet.runs.checkpoint import load_checkpoint
-from quartet.runs.ensemble import Ensemble
-from quartet.runs.evaluate import Evaluation, Row, evaluate_runs, keep_evaluation, score_on_test
-from quartet.runs.predict import Predictor, Question
-from quartet.runs.run import Run, evaluation_name, fit, train_boosted, train_run
+from quartet.runs.checkpoint import Checkpoint
+from quartet.runs.evaluate import Evaluation, evaluation_file, score_on_test
+from quartet.runs.live import LiveModel, Predictions, prediction_writer
+from quartet.runs.model import Ensemble, TrainedModel, fit, load
+from quartet.runs.run import Run
+from quartet.runs.show import JsonTraining, ProgressView, TrainingView, predictions_grid
 
 __all__ = [
+    "Checkpoint",
     "Ensemble",
     "Evaluation",
-    "Predictor",
-    "Row",
+    "JsonTraining",
+    "LiveModel",
+    "Predictions",
+    "ProgressView",
     "Run",
-    "evaluate_runs",
-    "evaluation_name",
+    "TrainedModel",
+    "TrainingView",
+    "evaluation_file",
     "fit",
-    "keep_evaluation",
-    "load_checkpoint",
+    "load",
+    "prediction_writer",
+    "predictions_grid",
     "score_on_test",
-    "train_boosted",
-    "train_run",
 ]

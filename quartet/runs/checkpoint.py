@@ -1,10 +1,10 @@
 """A model on disk: one folder of safetensors, text and JSON that predicts without the training code.
 
-    model.json           recipe, task, keys and links of the data, what the outputs mean, statistics of the features
-    weights.safetensors  the network; of the model lightgbm instead
-    trees.txt            its trees, as LightGBM writes them
-    features.safetensors what the statistics hold in arrays
-    checksums.json       SHA-256 of each of the others
+    model.json             recipe, task, keys and links of the data, what the outputs mean
+    features.json          statistics of the features; those in arrays are in
+    features.safetensors
+    weights.safetensors …  what the model itself writes: weights, or trees
+    checksums.json         SHA-256 of each of the others
 
 No pickle: reading a model runs no code of its maker. The folder is written aside and put in place whole.
 """
@@ -13,167 +13,99 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any
 
-import pyarrow as pa
-from safetensors.numpy import load_file as load_arrays
-from safetensors.numpy import save_file as save_arrays
-from safetensors.torch import load_file, save_file
+from safetensors.numpy import load_file, save_file
 
-from quartet.config import Recipe, with_tuples
-from quartet.database import Database, Table
-from quartet.errors import IntegrityError, SchemaError, UsageError
-from quartet.features import FeatureStatistics, TableLayout
+from quartet.config import Recipe
+from quartet.errors import IntegrityError, UsageError
+from quartet.evaluation import Calibration
+from quartet.features import FeatureStatistics
 from quartet.machine import new_folder
-from quartet.models import Boosted, build_model
-from quartet.tasks import Splits, TaskSpec, with_past_labels
-from quartet.training import ModelSchema, PartModel, Target, output_from_dict, output_to_dict
+from quartet.registry import model_row
+from quartet.tasks import TaskRecord
+from quartet.training import Model, Output, output_from_dict, output_to_dict
 
-VERSION = 1
-MODEL, WEIGHTS, TREES, FEATURES, CHECKSUMS = (
-    "model.json", "weights.safetensors", "trees.txt", "features.safetensors", "checksums.json",
+_VERSION = 2
+_MODEL, _STATISTICS, _ARRAYS, _CHECKSUMS = (
+    "model.json", "features.json", "features.safetensors", "checksums.json",
 )  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
 class Checkpoint:
-    """All that a prediction needs: the model, how its data are to be read, and what it answers."""
+    """All that a prediction needs: the model, how its data are to be read, and what its outputs mean."""
 
-    model: PartModel | Boosted
+    model: Model
     recipe: Recipe
-    target: Target
+    output: Output
     statistics: FeatureStatistics
-    task: dict[str, Any]  # name, entity table, horizon, classes …
-    facts: dict[str, Any]  # data fingerprint, validation figure, calibration: for people and later steps
+    task: TaskRecord
+    best_epoch: int
+    validation: float  # the task's main metric, by which the model was selected
+    calibration: Calibration | None = None
 
-    def view(self, database: Database) -> Database:
-        """A database as the model's task may see it, with tables in the order in which the model counts them."""
-        hidden = [
-            (table, column)
-            for table, column in self.task["hidden_columns"]
-            if table in database.tables and column in database[table].data.column_names
-        ]
-        seen = database.without(hidden)
-        known = [name for name in self.statistics.tables if name in seen.tables]
-        return replace(seen, tables={name: seen[name] for name in dict.fromkeys([*known, *seen.tables])})
+    @cached_property
+    def features_key(self) -> str:
+        """Returns a digest of the statistics: models with equal ones read the same features."""
+        arrays = {name: hashlib.sha256(a.tobytes()).hexdigest() for name, a in self.statistics.arrays.items()}
+        return hashlib.sha256(json.dumps([self.statistics.to_dict(), arrays]).encode()).hexdigest()
 
-    def view_with_history(self, database: Database, upto: int, labels: pa.Table | None = None) -> Database:
-        """What `view` shows, and the labels that are known at a time.
+    def save(self, folder: Path) -> None:
+        """Writes the model; a reader sees the old one or the whole new one."""
+        about = {
+            "version": _VERSION,
+            "recipe": self.recipe.to_dict(),
+            "output": output_to_dict(self.output),
+            "task": self.task.to_dict(),
+            "best_epoch": self.best_epoch,
+            "validation": self.validation,
+            "calibration": asdict(self.calibration) if self.calibration else None,
+        }
+        with new_folder(folder) as fresh:
+            (fresh / _MODEL).write_text(json.dumps(about, indent=1), encoding="utf-8")
+            (fresh / _STATISTICS).write_text(json.dumps(self.statistics.to_dict()), encoding="utf-8")
+            save_file(dict(self.statistics.arrays), fresh / _ARRAYS)
+            self.model.save(fresh)
+            sums = {path.name: _digest(path) for path in sorted(fresh.iterdir())}
+            (fresh / _CHECKSUMS).write_text(json.dumps(sums, indent=1), encoding="utf-8")
 
-        `labels` are label rows of a task whose labels do not follow from the database.
-        """
-        words = with_tuples(self.task["spec"])
-        spec = TaskSpec(**(words | {"remove_columns": tuple(map(tuple, words["remove_columns"]))}))
-        splits = Splits(self.task["val_timestamp"], self.task["test_timestamp"])
-        return self.view(with_past_labels(database, spec, splits, upto, labels))
-
-    def check_structure(self, database: Database) -> None:
-        """An error that names the key, time or link by which a database differs from that of training."""
-        before, now = self.task.get("structure", structure(database)), structure(database)
-        lost, new = (
-            [fact for fact in one if fact not in other] for one, other in ((before, now), (now, before))
-        )
-        if lost or new:
-            instead = f', and now "{new[0]}"' if lost and new else ""
-            what = (
-                f'"{lost[0]}" held in training and does not now'
-                if lost
-                else f'"{new[0]}" did not hold in training'
+    @staticmethod
+    def load(folder: Path) -> Checkpoint:
+        """Reads a model; what is damaged, foreign or of another version is refused."""
+        _check_files(folder)
+        about = json.loads((folder / _MODEL).read_text(encoding="utf-8"))
+        if about["version"] != _VERSION:
+            is_newer = about["version"] > _VERSION
+            raise IntegrityError(
+                "C10",
+                f"{folder} was written by {'a newer' if is_newer else 'an older'} version of quartet "
+                f"(format {about['version']}, this one reads {_VERSION})",
+                "upgrade" if is_newer else "train it again",
             )
-            raise SchemaError(
-                "V04" if lost else "V05", what + instead, "say in a schema file how it was, or train anew"
-            )
-
-
-def structure(database: Database) -> list[str]:
-    """Keys, times and links of all tables, a sentence for each."""
-    return sorted(fact for table in database.tables.values() for fact in _facts(table))
-
-
-def _facts(table: Table) -> Iterator[str]:
-    schema = table.schema
-    if schema.primary_key:
-        yield f"the key of {table.name} is {', '.join(schema.primary_key)}"
-    if schema.time is not None:
-        yield f"{table.name} is dated by {schema.time.column}"
-    if schema.available_at is not None:
-        yield f"{table.name} is available at {schema.available_at}"
-    for link in schema.foreign_keys:
-        target = link.table + "".join(f".{column}" for column in link.references)
-        yield f"{table.name}.{link.label} links to {target}"
-
-
-def save_checkpoint(checkpoint: Checkpoint, folder: Path) -> None:
-    """Writes a model; a reader sees the old one or the whole new one."""
-    said = {
-        "version": VERSION,
-        "recipe": checkpoint.recipe.to_dict(),
-        **_reads(checkpoint.model),
-        "target": output_to_dict(checkpoint.output),
-        "task": checkpoint.task,
-        "facts": checkpoint.facts,
-        "statistics": checkpoint.statistics.to_dict(),
-    }
-    with new_folder(folder) as fresh:
-        (fresh / MODEL).write_text(json.dumps(said, indent=1), encoding="utf-8")
-        learned = _write_learned(checkpoint.model, fresh)
-        save_arrays(dict(checkpoint.statistics.arrays), fresh / FEATURES)
-        sums = {name: _digest(fresh / name) for name in (MODEL, learned, FEATURES)}
-        (fresh / CHECKSUMS).write_text(json.dumps(sums, indent=1), encoding="utf-8")
-
-
-def _reads(model: PartModel | Boosted) -> dict[str, Any]:
-    """What a model must know of the data."""
-    if isinstance(model, Boosted):
-        return {"columns": model.names}
-    return {"schema": asdict(model.schema)}
-
-
-def _write_learned(model: PartModel | Boosted, folder: Path) -> str:
-    """Writes what a model has learned; the name of the file."""
-    if isinstance(model, Boosted):
-        (folder / TREES).write_text(model.text, encoding="utf-8")
-        return TREES
-    save_file({name: tensor.contiguous() for name, tensor in model.state_dict().items()}, folder / WEIGHTS)
-    return WEIGHTS
-
-
-def load_checkpoint(folder: Path) -> Checkpoint:
-    """Reads a model; what is damaged, foreign or newer than this version is refused."""
-    _check(folder)
-    said = json.loads((folder / MODEL).read_text(encoding="utf-8"))
-    if said["version"] > VERSION:
-        raise IntegrityError(
-            "C10", f"{folder} was written by a newer version of quartet (format {said['version']})", "upgrade"
+        recipe, output = Recipe().changed(**about["recipe"]), output_from_dict(about["output"])
+        statistics = json.loads((folder / _STATISTICS).read_text(encoding="utf-8"))
+        calibration = about["calibration"]
+        return Checkpoint(
+            model_row(recipe.model.architecture).model_class.load(folder, recipe, output),
+            recipe,
+            output,
+            FeatureStatistics.from_dict(statistics, load_file(folder / _ARRAYS)),
+            TaskRecord.from_dict(about["task"]),
+            about["best_epoch"],
+            about["validation"],
+            Calibration(**calibration) if calibration else None,
         )
-    recipe = Recipe().changed(**said["recipe"])
-    target = output_from_dict(said["target"])
-    if recipe.model.architecture == "lightgbm":
-        text = (folder / TREES).read_text(encoding="utf-8")
-        model: PartModel | Boosted = Boosted(tuple(said["columns"]), target.num_outputs, text)
-    else:
-        model = _read_network(recipe, said["schema"], folder / WEIGHTS)
-    statistics = FeatureStatistics.from_dict(said["statistics"], load_arrays(folder / FEATURES))
-    return Checkpoint(model, recipe, target, statistics, said["task"], said["facts"])
 
 
-def _read_network(recipe: Recipe, schema: dict[str, Any], weights: Path) -> PartModel:
-    tables = tuple(TableLayout(**with_tuples(table)) for table in schema["tables"])
-    links = tuple((child, parent) for child, parent in schema.get("links", ()))
-    model = build_model(recipe.model, ModelSchema(tables, schema["num_hops"], schema["num_outputs"], links))
-    model.load_state_dict(load_file(weights))
-    return model.eval()
-
-
-def _check(folder: Path) -> None:
+def _check_files(folder: Path) -> None:
     if folder.is_file():
         raise UsageError("C10", f'"{folder}" is a file; a model is a folder', "give the run or model folder")
-    if not (folder / CHECKSUMS).is_file():
+    if not (folder / _CHECKSUMS).is_file():
         raise UsageError("C10", f'"{folder}" holds no model', "give the folder that `quartet train` named")
-    for name, expected in json.loads((folder / CHECKSUMS).read_text(encoding="utf-8")).items():
+    for name, expected in json.loads((folder / _CHECKSUMS).read_text(encoding="utf-8")).items():
         if not (folder / name).is_file() or _digest(folder / name) != expected:
             raise IntegrityError(
                 "C06", f"{folder / name} is damaged or absent", "train again, or copy it again"

@@ -1,37 +1,38 @@
-"""Evaluation: how good the predictions of a run are, beside the rows that a trivial rule would give.
+"""Evaluation: how good the predictions of a model are, beside those of the rules that need no model.
 
 This is the one place where the vault with the test labels is opened.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from quartet.config import Protocol
-from quartet.contexts import protocol_seeds
-from quartet.drawing import Bin, reliability_svg
-from quartet.evaluation import Measure, calibration_bins, fit_baselines, knowing, main_metric, measures
+from quartet.drawing import Bin, reliability_svg, rendered
+from quartet.evaluation import Measure, calibration_bins, fit_rules, main_metric, measures
 from quartet.features import FeatureTable
-from quartet.findings import Finding
-from quartet.runs.ensemble import Ensemble
-from quartet.runs.predict import Predictor, Question
-from quartet.runs.run import Run, evaluation_name
-from quartet.tasks import Seeds, Split, Task
-from quartet.training import recipe_task
+from quartet.listener import SILENT, Listener
+from quartet.runs.checkpoint import Checkpoint
+from quartet.runs.run import Run
+from quartet.runs.show import evaluation_grid
+from quartet.tasks import Split, Task
+from quartet.training import View, recipe_task
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Scores = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Row:
-    """One line of the comparison."""
+class EvaluationRow:
+    """One line of the comparison: the model, a member of it, or a rule."""
 
     name: str
     measures: Mapping[str, Measure]
@@ -39,133 +40,127 @@ class Row:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The predictions of a model on one split, under one protocol, with trivial rows beside them."""
+    """The predictions of a model on one split, under one protocol, with rules beside them. Prints as a table."""
 
     task: str
     split: Split
     protocol: Protocol
     num_rows: int
-    rows: tuple[Row, ...]
+    rows: tuple[EvaluationRow, ...]
     bins: tuple[Bin, ...] = ()
+
+    def __str__(self) -> str:
+        return rendered(self.grid())
+
+    __repr__ = __str__
+
+    def grid(self) -> Any:
+        title = f"{self.task}, {self.split} ({self.protocol}), {self.num_rows:,} rows"
+        return evaluation_grid(title, [(row.name, row.measures) for row in self.rows])
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
 
+    def to_pandas(self) -> pd.DataFrame:
+        """Returns one row for each model or rule, with each measure and the ends of its interval as columns."""
+        import pandas as pd
 
-def evaluate_run(
-    run: Run,
+        lines = []
+        for row in self.rows:
+            line: dict[str, Any] = {"model": row.name}
+            for name, measure in row.measures.items():
+                line |= {name: measure.value, f"{name}_low": measure.low, f"{name}_high": measure.high}
+            lines.append(line)
+        return pd.DataFrame(lines)
+
+    def keep(self, run: Run) -> None:
+        """Writes the figures into a run's folder, with a picture of the calibration where there is one."""
+        run.write(evaluation_file(self.split, self.protocol), self.to_dict())
+        if self.bins:
+            picture = reliability_svg(self.bins, "predicted and came true")
+            run.write_text(f"calibration-{self.split}-{self.protocol}.svg", picture)
+
+
+def evaluation_file(split: str, protocol: str) -> str:
+    return f"evaluation-{split}-{protocol}.json"
+
+
+def evaluate(
+    members: Sequence[tuple[Checkpoint, Run | None]],
     task: Task,
     split: Split = "test",
     protocol: Protocol | None = None,
-    report: Callable[[Finding], None] = lambda _: None,
-) -> Evaluation:
-    """How good a run's predictions are, with every trivial row beside them."""
-    return evaluate_runs([run], task, split, protocol, report)
-
-
-def evaluate_runs(
-    runs: Sequence[Run],
-    task: Task,
-    split: Split = "test",
-    protocol: Protocol | None = None,
-    report: Callable[[Finding], None] = lambda _: None,
     with_rules: bool = True,
+    listener: Listener = SILENT,
 ) -> Evaluation:
-    """How good the mean of some runs' scores is, with each of them and every trivial row beside it.
+    """Returns how good the mean of some models' scores is, with each of them and every rule beside it.
 
-    The protocol is that of the first run unless one is given; with one run its scores are the mean.
+    The protocol is that of the first unless one is given. Scores are those that a run kept or, under another protocol
+    than it was trained with, live ones.
     """
-    protocol = protocol or runs[0].recipe.protocol
-    members = Ensemble.load(*(run.folder for run in runs)).members
-    names = ", ".join(run.folder.name for run in runs)
+    protocol = protocol or members[0][0].recipe.protocol
+    names = ", ".join(run.folder.name if run else checkpoint.task.name for checkpoint, run in members)
     labels = task.vault.open(f"evaluate {names}") if split == "test" else task.seeds(split).target
     target = np.asarray(labels)
-    views = {run.recipe.past_labels: recipe_task(task, run.recipe, protocol) for run in runs}
+    tasks = {c.recipe.past_labels: recipe_task(task, c.recipe, protocol) for c, _ in members}
 
-    @lru_cache(maxsize=1)  # of one run for its scores and the rules; of many, not all in memory at once
-    def question(member: Predictor) -> Question:
-        view = views[member.checkpoint.recipe.past_labels]
-        features = FeatureTable.encode(view.database, member.checkpoint.statistics)
-        return Question(view.database, features, protocol_seeds(view, split, protocol))
+    @lru_cache(maxsize=1)  # of one model for its scores and the rules; of many, not all in memory at once
+    def view_of(checkpoint: Checkpoint) -> View:
+        database = tasks[checkpoint.recipe.past_labels].database
+        features = FeatureTable.encode(database, checkpoint.statistics)
+        return View(database, features, checkpoint.task.entity_table, checkpoint.recipe)
 
-    found = [  # what a run kept or, under another protocol than it was trained with, live scores
-        _kept_scores(run, split)
-        if protocol == run.recipe.protocol
-        else member.checkpoint.output.scores(member.ask(question(member)))
-        for run, member in zip(runs, members, strict=True)
-    ]
-    scores = _named(runs, found)
+    def scores_of(checkpoint: Checkpoint, run: Run | None) -> Scores:
+        if run is not None and protocol == checkpoint.recipe.protocol:
+            return run.kept_scores(split)
+        seeds = tasks[checkpoint.recipe.past_labels].seeds_under(protocol, split)
+        return checkpoint.output.scores(checkpoint.model.logits(view_of(checkpoint), seeds, listener))
+
+    scores = _named([c for c, _ in members], [scores_of(*member) for member in members])
     model = next(iter(scores))
-    # The rules know what some member knows: with history, all labels that the database tells.
-    has_history, task = max(views.items())
-    seeds = protocol_seeds(task, split, protocol)
+    # The rules know what some member knows: with past labels, all labels that the database tells.
+    has_past_labels, task = max(tasks.items())
+    seeds = task.seeds_under(protocol, split)
     if with_rules:
-        knowing_most = next(
-            member for member in members if member.checkpoint.recipe.past_labels == has_history
-        )
-        closing = replace(seeds, target=labels) if protocol == "rolling" else None
-        scores |= _rule_scores(task, question(knowing_most), closing, report)
+        knowing_most = next(c for c, _ in members if c.recipe.past_labels == has_past_labels)
+        rules = fit_rules(task, view_of(knowing_most).features, listener)
+        if protocol == "rolling":  # a label of the split itself is known once its window has closed
+            rules = [rule.knowing(replace(seeds, target=labels)) for rule in rules]
+        scores |= {rule.name: rule.predict(seeds) for rule in rules}
     train = np.asarray(task.seeds("train").target) if task.spec.type == "regression" else None
-    measured = tuple(
-        Row(name, measures(task.spec.type, target, score, entity=seeds.node, train_target=train))
+    rows = tuple(
+        EvaluationRow(name, measures(task.spec.type, target, score, entity=seeds.node, train_target=train))
         for name, score in scores.items()
     )
     bins = _bins(target, scores[model]) if task.spec.type == "binary_classification" else ()
-    return Evaluation(task.name, split, protocol, len(target), measured, bins)
-
-
-def _rule_scores(
-    task: Task, question: Question, closing: Seeds | None, report: Callable[[Finding], None]
-) -> dict[str, Scores]:
-    """What the trivial rules answer to a question.
-
-    `closing`: with labels that are known once their windows have closed, under `rolling` those of the split itself.
-    """
-    rows, left_out = fit_baselines(task, question.features)
-    for finding in left_out:
-        report(finding)
-    if closing is not None:
-        rows = knowing(rows, closing)
-    return {row.name: row.predict(question.seeds) for row in rows}
+    return Evaluation(task.name, split, protocol, len(target), rows, bins)
 
 
 def score_on_test(run: Run, task: Task) -> tuple[str, float]:
-    """The task's main metric on test by the run's own predictions, and its name; without trivial rows."""
+    """Returns the task's main metric and its value on test by the scores that a run kept; without rules."""
     target = np.asarray(task.vault.open(f"score {run.folder.name}"))
     metric = main_metric(task.spec.type)
-    found = measures(task.spec.type, target, _kept_scores(run, "test"), num_resamples=0)[metric].value
-    return metric, float("nan") if found is None else found
+    value = measures(task.spec.type, target, run.kept_scores("test"), num_resamples=0)[metric].value
+    return metric, float("nan") if value is None else value
 
 
-def keep_evaluation(run: Run, found: Evaluation) -> None:
-    """Writes what was found into the run's folder, with a picture of the calibration where there is one."""
-    run.write(evaluation_name(found.split, found.protocol), found.to_dict())
-    if found.bins:
-        picture = run.folder / f"calibration-{found.split}-{found.protocol}.svg"
-        picture.write_text(reliability_svg(found.bins, "said and came true"), encoding="utf-8")
-
-
-def _named(runs: Sequence[Run], members: Sequence[Scores]) -> dict[str, Scores]:
-    """The mean of the members' scores and, if there are several, each of them, by the names of their rows."""
-    recipes = [run.recipe for run in runs]
-    if len(runs) == 1:
-        return {recipes[0].model.architecture: members[0]}
-    found = {f"mean of {len(runs)} runs": np.mean(members, axis=0)}
-    for number, (recipe, scores) in enumerate(zip(recipes, members, strict=True), 1):
-        history = ", history" if recipe.past_labels else ""
-        found[f"{number}: {recipe.model.architecture}{history}, random seed {recipe.rng_seed}"] = scores
-    return found
-
-
-def _kept_scores(run: Run, split: Split) -> Scores:
-    kept = pq.read_table(run.folder / "predictions" / f"{split}.parquet")
-    if "score" in kept.column_names:
-        return np.asarray(kept["score"])
-    names = [name for name in kept.column_names if name.startswith("score_")]
-    return np.stack([np.asarray(kept[name]) for name in names], 1)
+def _named(members: Sequence[Checkpoint], scores: Sequence[Scores]) -> dict[str, Scores]:
+    """Returns the mean of the members' scores and, if there are several, each of them, by the names of their rows."""
+    if len(members) == 1:
+        return {members[0].recipe.model.architecture: scores[0]}
+    named = {f"mean of {len(members)} models": np.mean(scores, axis=0)}
+    for number, (member, own) in enumerate(zip(members, scores, strict=True), 1):
+        recipe = member.recipe
+        past_labels = ", past labels" if recipe.past_labels else ""
+        named[f"{number}: {recipe.model.architecture}{past_labels}, random seed {recipe.rng_seed}"] = own
+    return named
 
 
 def _bins(labels: NDArray[Any], score: Scores) -> tuple[Bin, ...]:
-    """Predictions of like size in groups, from the lowest scores to the highest: those of the calibration error."""
-    found = zip(*calibration_bins(labels, score), strict=True)
-    return tuple(Bin(float(said / rows), float(came / rows), int(rows)) for rows, said, came in found if rows)
+    """Returns predictions of like size in groups, from the lowest scores to the highest: those of the calibration error."""
+    groups = zip(*calibration_bins(labels, score), strict=True)
+    return tuple(
+        Bin(float(predicted / rows), float(true / rows), int(rows))
+        for rows, predicted, true in groups
+        if rows
+    )

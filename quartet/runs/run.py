@@ -1,7 +1,7 @@
 """A run on disk: everything that was asked, done and found, in one folder.
 
 recipe.json  task.json  environment.json   what was asked, of what, where
-metrics.jsonl                              one line for each epoch; of the model lightgbm one in all
+metrics.jsonl                              one line for each epoch; of trees one in all
 state/                                     what `--resume` goes on from; gone when the run is done
 model/                                     the best model on validation (see `checkpoint.py`)
 predictions/val.parquet, test.parquet      its scores; test without labels
@@ -12,41 +12,32 @@ curves.svg                                 loss and validation by epoch
 from __future__ import annotations
 
 import json
-import math
 import os
 import platform
 import shutil
 import time
-from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
-from numpy.typing import NDArray
-from safetensors.torch import load_file, save_file
 
 from quartet.config import Recipe
-from quartet.contexts import task_context
 from quartet.drawing import curves_svg
 from quartet.errors import UsageError
-from quartet.evaluation import Calibration, selection_value
-from quartet.machine import ALONE, Processes, new_file, new_folder
-from quartet.models import Boosted, Boosting, prepare_boosting
-from quartet.runs.checkpoint import Checkpoint, save_checkpoint, structure
-from quartet.runs.predict import Predictor
-from quartet.tasks import Split, Task
-from quartet.training import Epoch, Material, PartModel, Trainer, prepare
+from quartet.evaluation import Calibration
+from quartet.machine import new_file
+from quartet.runs.checkpoint import Checkpoint
+from quartet.runs.live import prediction_table
+from quartet.tasks import Split, Task, TaskRecord
+from quartet.training import Epoch, Fitted, TrainingData
 
-LATEST = "latest"
-
-
-def evaluation_name(split: str, protocol: str) -> str:
-    """The file of a run that has what was found on a split, under a protocol."""
-    return f"evaluation-{split}-{protocol}.json"
+_LATEST = "latest"
+_PACKAGES = ("quartet-rdl", "torch", "numpy", "numba", "pyarrow", "lightgbm")
 
 
 @dataclass(frozen=True)
@@ -56,11 +47,8 @@ class Run:
     folder: Path
 
     @staticmethod
-    def create(base: Path, task: Task, recipe: Recipe, source: str, path: str = "") -> Run:
-        """A new folder, named after the task and the moment; `latest` points to it.
-
-        `source` and `path` are how database and task were named, so that they are found again.
-        """
+    def create(base: Path, task: Task, recipe: Recipe) -> Run:
+        """Returns a new folder, named after the task and the moment; `latest` points to it."""
         name = f"{task.name}-{time.strftime('%Y%m%d-%H%M%S')}"
         folder, number = base / name, 1
         while folder.exists():
@@ -68,25 +56,32 @@ class Run:
         folder.mkdir(parents=True)
         run = Run(folder)
         run.write("recipe.json", recipe.to_dict())
-        run.write("task.json", task_facts(task) | {"source": source, "path": path or task.name})
-        run.write("environment.json", environment())
-        run._point_to_it()
+        run.write("task.json", TaskRecord.of(task).to_dict())
+        run.write("environment.json", _environment())
+        link = base / _LATEST
+        try:
+            link.unlink(missing_ok=True)
+            link.symlink_to(folder.name)
+        except OSError:
+            pass  # a file system without links: the run is named in the output anyway
         return run
 
     @staticmethod
-    def open(folder: Path) -> Run:
-        if not (folder / "recipe.json").is_file():
+    def open(folder: str | Path) -> Run:
+        if not (Path(folder) / "recipe.json").is_file():
             raise UsageError(
                 "C10", f'"{folder}" is no run folder', "give the folder that `quartet train` named"
             )
-        return Run(folder.resolve())
+        return Run(Path(folder).resolve())
 
     def check_task(self, task: Task) -> None:
-        """A run goes on only with the task and the data with which it began."""
-        known = self.read("task.json")
-        now = task_facts(task)
-        for name, what in (("name", "task"), ("fingerprint", "data")):
-            if known[name] != now[name]:
+        """Raises an error where the task or the data are not those with which the run began."""
+        known = self.task
+        for what, before, now in (
+            ("task", known.name, task.name),
+            ("data", known.fingerprint, task.visible_database.fingerprint),
+        ):
+            if before != now:
                 raise UsageError(
                     "C05", f"the {what} of {self.folder} has changed since it began", "start a new run"
                 )
@@ -96,220 +91,89 @@ class Run:
         return Recipe().changed(**self.read("recipe.json"))
 
     @property
+    def task(self) -> TaskRecord:
+        return TaskRecord.from_dict(self.read("task.json"))
+
+    @property
     def model_folder(self) -> Path:
         return self.folder / "model"
 
+    @property
+    def state_folder(self) -> Path:
+        return self.folder / "state"
+
+    @property
+    def is_done(self) -> bool:
+        return self.model_folder.is_dir() and not self.state_folder.is_dir()
+
     def write(self, name: str, content: Any) -> None:
+        self.write_text(name, json.dumps(content, indent=1) + "\n")
+
+    def write_text(self, name: str, text: str) -> None:
         with new_file(self.folder / name) as fresh:
-            fresh.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+            fresh.write_text(text, encoding="utf-8")
 
     def read(self, name: str) -> Any:
         return json.loads((self.folder / name).read_text(encoding="utf-8"))
 
-    def write_history(self, history: list[Epoch], metric: str) -> None:
-        """The whole history, so that an interrupted run that went on has each epoch once."""
-        with new_file(self.folder / "metrics.jsonl") as fresh:
-            fresh.write_text("".join(json.dumps(asdict(line)) + "\n" for line in history), encoding="utf-8")
-        with new_file(self.folder / "curves.svg") as fresh:
-            fresh.write_text(curves_svg(history, metric), encoding="utf-8")
+    def epochs(self) -> list[Epoch]:
+        """Returns the epochs that are done."""
+        path = self.folder / "metrics.jsonl"
+        lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
+        return [Epoch(**json.loads(line)) for line in lines]
 
-    def save_state(self, trainer: Trainer) -> None:
-        said, tensors = trainer.state()
-        with new_folder(self.folder / "state") as fresh:
-            (fresh / "progress.json").write_text(json.dumps(said), encoding="utf-8")
-            save_file(tensors, fresh / "tensors.safetensors")
+    def add_epoch(self, epoch: Epoch, metric: str) -> None:
+        """Writes one more epoch; a run that was interrupted and goes on has each of them once."""
+        epochs = [before for before in self.epochs() if before.number < epoch.number] + [epoch]
+        self.write_text("metrics.jsonl", "".join(json.dumps(asdict(line)) + "\n" for line in epochs))
+        self.write_text("curves.svg", curves_svg(epochs, metric))
 
-    def restore_state(self, trainer: Trainer) -> None:
-        state = self.folder / "state"
-        if state.is_dir():
-            said = json.loads((state / "progress.json").read_text(encoding="utf-8"))
-            trainer.restore(said, load_file(state / "tensors.safetensors"))
+    def predictions(self, split: Split) -> pa.Table:
+        return pq.read_table(self.folder / "predictions" / f"{split}.parquet")
 
-    @property
-    def is_done(self) -> bool:
-        return self.model_folder.is_dir() and not (self.folder / "state").is_dir()
-
-    def finish(self, trainer: Trainer, cache: Path | None = None) -> Checkpoint:
-        """Keeps the best model and its scores of validation and test."""
-        trainer.use_best()
-        material, progress = trainer.material, trainer.progress
-        recipe = trainer.recipe
-        test = task_context(material.task, material.graph, recipe.sampling, "test", recipe.protocol, cache)
-        answer: dict[Split, NDArray[np.float64]] = {
-            "val": trainer.answers(material.contexts["val"]),
-            "test": trainer.answers(test.context),
-        }
-        return self.keep(trainer.model, material, recipe, answer, progress.best_epoch, progress.best)
-
-    def keep(
-        self,
-        model: PartModel | Boosted,
-        material: Material | Boosting,
-        recipe: Recipe,
-        answer: Mapping[Split, NDArray[np.float64]],
-        best_epoch: int,
-        validation: float | None,
-    ) -> Checkpoint:
-        """Keeps a model, with its answers on validation and test as scores."""
-        task = material.task
-        facts = {
-            "fingerprint": task.visible_database.fingerprint,
-            "best_epoch": best_epoch,
-            "validation": validation,
-            "calibration": _calibration(task, answer["val"]),
-        }
+    def keep(self, fitted: Fitted, data: TrainingData) -> Checkpoint:
+        """Keeps a fitted model, with its scores of validation and test."""
+        task, model = data.task, fitted.model
+        logits = {split: model.logits(data.view, data.seeds[split]) for split in ("val", "test")}
+        calibration = None
+        if task.spec.type == "binary_classification":
+            calibration = Calibration.fit(logits["val"][:, 0], data.labels("val"))
         checkpoint = Checkpoint(
-            model, recipe, material.output, material.features.statistics, task_facts(task), facts
-        )
-        save_checkpoint(checkpoint, self.model_folder)
-        for split, found in answer.items():
-            self._write_predictions(checkpoint, task, split, found)
-        shutil.rmtree(self.folder / "state", ignore_errors=True)
+            model, data.recipe, data.output, data.features.statistics, self.task,
+            fitted.best.number, fitted.best.validation, calibration,
+        )  # fmt: skip
+        checkpoint.save(self.model_folder)
+        (self.folder / "predictions").mkdir(exist_ok=True)
+        table = task.database[task.spec.entity_table]
+        for split, numbers in logits.items():
+            seeds = task.seeds(split)
+            rows = seeds.node - task.database.offsets[table.name]
+            scores = prediction_table(table, rows, seeds.time, [checkpoint], [numbers], with_names=False)
+            with new_file(self.folder / "predictions" / f"{split}.parquet") as fresh:
+                pq.write_table(scores, fresh)
+        shutil.rmtree(self.state_folder, ignore_errors=True)
         return checkpoint
 
-    def _write_predictions(
-        self, checkpoint: Checkpoint, task: Task, split: Split, answer: NDArray[np.float64]
-    ) -> None:
-        table = task.database[task.spec.entity_table]
-        scored = Predictor(checkpoint).scored(table, task.database, task.seeds(split), answer)
-        (self.folder / "predictions").mkdir(exist_ok=True)
-        with new_file(self.folder / "predictions" / f"{split}.parquet") as fresh:
-            pq.write_table(scored, fresh)
+    def kept_scores(self, split: Split) -> np.ndarray:
+        """Returns the scores that were kept when the run ended: (S,), or (S, classes)."""
+        kept = self.predictions(split)
+        if "score" in kept.column_names:
+            return np.asarray(kept["score"])
+        names = [name for name in kept.column_names if name.startswith("score_")]
+        return np.stack([np.asarray(kept[name]) for name in names], 1)
 
-    def _point_to_it(self) -> None:
-        link = self.folder.parent / LATEST
+
+def _environment() -> dict[str, Any]:
+    packages: dict[str, str | None] = {}
+    for name in _PACKAGES:
         try:
-            link.unlink(missing_ok=True)
-            link.symlink_to(self.folder.name)
-        except OSError:
-            pass  # a file system without links: the run is named in the output anyway
-
-
-def fit(
-    task: Task,
-    recipe: Recipe | None = None,
-    runs: str | Path = "runs",
-    on_epoch: Callable[[Epoch], None] = lambda _: None,
-    cache: Path | None = None,
-) -> Run:
-    """A finished run: a model of the task, trained by the recipe (default: the preset `small`)."""
-    recipe = recipe or Recipe.load("small", f"{task.full_database.schema.name}/{task.name}")
-    if recipe.model.architecture == "lightgbm":
-        boosting = prepare_boosting(task, recipe)
-        run = Run.create(Path(runs), task, recipe, task.full_database.location)
-        train_boosted(run, boosting, recipe, on_epoch)
-        return run
-    run = Run.create(Path(runs), task, recipe, task.full_database.location)
-    train_run(run, prepare(task, recipe, cache), recipe, on_epoch, cache=cache)
-    return run
-
-
-def train_run(
-    run: Run,
-    material: Material,
-    recipe: Recipe,
-    on_epoch: Callable[[Epoch], None] = lambda _: None,
-    on_step: Callable[[int], None] = lambda _: None,
-    must_stop: Callable[[], bool] = lambda: False,
-    cache: Path | None = None,
-    on_begin: Callable[[Trainer], None] = lambda _: None,
-    processes: Processes = ALONE,
-) -> Trainer | None:
-    """Trains from where the run stands to its end; None if it was stopped, with its state kept.
-
-    Of several processes the first alone writes.
-    """
-    trainer = Trainer(material, recipe, processes)
-    run.restore_state(trainer)
-    processes.wait()  # until all have read the state, which goes away at the end
-    on_begin(trainer)
-
-    def keep(epoch: Epoch) -> None:
-        if processes.is_first:
-            run.write_history(trainer.progress.history, material.metric)
-            run.save_state(trainer)
-        on_epoch(epoch)
-
-    is_done = trainer.run(keep, on_step, must_stop)
-    if processes.is_first:
-        run.finish(trainer, cache) if is_done else run.save_state(trainer)
-    return trainer if is_done else None
-
-
-def train_boosted(
-    run: Run,
-    boosting: Boosting,
-    recipe: Recipe,
-    on_epoch: Callable[[Epoch], None] = lambda _: None,
-    must_stop: Callable[[], bool] = lambda: False,
-) -> Boosted | None:
-    """Fits trees and keeps them; None if it was stopped: there is no state, another try begins anew.
-
-    Of the recipe they heed `rng_seed`, `history`, `names`, `protocol`, `time_rule` and `time_limit`.
-    """
-    begin, limit = time.perf_counter(), recipe.time_limit or math.inf
-    model = Boosted.fit(
-        boosting.task.spec.type,
-        boosting.columns,
-        boosting.labelled("train"),
-        boosting.labelled("val"),
-        boosting.output.num_outputs,
-        recipe.rng_seed,
-        lambda: must_stop() or time.perf_counter() - begin > limit,
-    )
-    if must_stop():
-        return None
-    fitted = time.perf_counter()
-    answer: dict[Split, NDArray[np.float64]] = {"val": model.answers(boosting.columns, boosting.seeds["val"])}
-    labels = np.asarray(boosting.seeds["val"].target)
-    validation = selection_value(boosting.task.spec.type, labels, boosting.output.scores(answer["val"]))
-    seconds = (fitted - begin, time.perf_counter() - fitted)
-    epoch = Epoch(0, boosting.loss(model), validation, *seconds, is_best=True)
-    answer["test"] = model.answers(boosting.columns, boosting.seeds["test"])
-    run.write_history([epoch], boosting.metric)
-    run.keep(model, boosting, recipe, answer, epoch.number, validation)
-    on_epoch(epoch)
-    return model
-
-
-def task_facts(task: Task) -> dict[str, Any]:
-    """What a model must remember of its task."""
-    spec = task.spec
-    return {
-        "name": task.name,
-        "type": spec.type,
-        "entity_table": spec.entity_table,
-        "target": spec.target_col,
-        "horizon": spec.horizon,
-        "classes": task.classes,
-        "spec": asdict(spec),
-        "hidden_columns": [list(pair) for pair in spec.hidden_columns],
-        "structure": structure(task.visible_database),
-        "val_timestamp": task.splits.val,
-        "test_timestamp": task.splits.test,
-        "fingerprint": task.visible_database.fingerprint,
-    }
-
-
-def environment() -> dict[str, Any]:
-    names = ("quartet-rdl", "torch", "numpy", "numba", "pyarrow", "lightgbm")
+            packages[name] = version(name)
+        except PackageNotFoundError:
+            packages[name] = None
     return {
         "python": platform.python_version(),
         "platform": platform.platform(),
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
-        "packages": {name: _version(name) for name in names},
+        "packages": packages,
     }
-
-
-def _version(name: str) -> str | None:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return None
-
-
-def _calibration(task: Task, answer: NDArray[np.float64]) -> dict[str, float] | None:
-    if task.spec.type != "binary_classification":
-        return None
-    return asdict(Calibration.fit(answer[:, 0], np.asarray(task.seeds("val").target)))

@@ -1,29 +1,39 @@
-"""How a model is trained."""
+"""How a model learns: its data, what its outputs mean, the loop that trains a network, and what that costs.
 
-from quartet.training.accumulate import backward_in_parts
-from quartet.training.cost import Cost, measured_cost
+`Model` is the protocol that networks and trees follow. Shapes are written with these letters: B seeds in the batch,
+b seeds in a group, K local tokens, C global tokens of a seed, R distinct rows, P distinct global tokens, T distinct
+times, N tables, A archetypes, Z latents, D width, H heads, M the width inside a mix.
+"""
+
+from quartet.training.accumulate import backward_by_group
+from quartet.training.cost import duration
+from quartet.training.data import TrainingData, View, graph_of, recipe_task
 from quartet.training.memory import step_tensor_bytes, weight_bytes
-from quartet.training.network import ModelSchema, PartModel, RowShared, Shared
-from quartet.training.outputs import RegressionOutput, Target, fit_output, output_from_dict, output_to_dict
-from quartet.training.trainer import Epoch, Material, Trainer, prepare, recipe_task
+from quartet.training.model import Epoch, Fitted, Logits, Model, Training
+from quartet.training.network import Encoded, ModelSchema, Network
+from quartet.training.outputs import Output, RegressionOutput, fit_output, output_from_dict, output_to_dict
+from quartet.training.trainer import Trainer
 
 __all__ = [
-    "Cost",
+    "Encoded",
     "Epoch",
-    "Material",
+    "Fitted",
+    "Logits",
+    "Model",
     "ModelSchema",
-    "PartModel",
+    "Network",
+    "Output",
     "RegressionOutput",
-    "RowShared",
-    "Shared",
-    "Target",
     "Trainer",
-    "backward_in_parts",
+    "Training",
+    "TrainingData",
+    "View",
+    "backward_by_group",
+    "duration",
     "fit_output",
-    "measured_cost",
+    "graph_of",
     "output_from_dict",
     "output_to_dict",
-    "prepare",
     "recipe_task",
     "step_tensor_bytes",
     "weight_bytes",

@@ -1,83 +1,143 @@
-"""What a training run takes: measured on a few steps before it begins, and corrected as it goes."""
+"""What a training takes: measured on a few steps before it begins, and corrected as it goes."""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+import torch
+
 from quartet.contexts import select
+from quartet.listener import Listener
+from quartet.machine import autocast
+from quartet.training.model import Epoch
 from quartet.training.trainer import Trainer
 
 _PATIENCE = 0.3  # seconds: after a trial step that took so long there is no larger one
 
 
-@dataclass(frozen=True)
-class Cost:
-    """Seconds that one seed takes in training, and seconds of a whole validation."""
+def duration(seconds: float) -> str:
+    """Returns about how long something takes: `2.5 s`, `40 s`, `12 min`, `3.5 h`."""
+    if seconds < 99.5:
+        return f"{seconds:.0f} s" if seconds >= 9.95 else f"{seconds:.1f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 99.5 * 60 else f"{seconds / 3600:.1f} h"
 
-    seed: float
-    validation: float
 
-    def left(self, trainer: Trainer) -> float:
-        """Seconds until a run that has come so far is done, or its time limit ends it."""
-        recipe, progress = trainer.recipe, trainer.progress
+@dataclass
+class Pace:
+    """A training as a listener is told of it: what it will cost, how fast it goes, and what is left.
+
+    Figures come from trial steps before it begins, then from its own steps.
+    """
+
+    trainer: Trainer
+    seed_seconds: float = math.nan  # of one seed in training
+    validation_seconds: float = math.nan  # of a whole validation
+
+    def __post_init__(self) -> None:
+        self.data = self.trainer.data
+        self._begin_step, self._begin_seconds = self.trainer.state.step, self.trainer.state.seconds
+
+    def lines(self) -> list[tuple[str, str]]:
+        """Returns what people should know before it begins; the trainer stays as it is."""
+        self.seed_seconds, self.validation_seconds = measured_cost(self.trainer)
+        trainer, recipe = self.trainer, self.trainer.recipe
+        train, state = trainer.data.context("train"), trainer.state
+        alone = trainer.data.view.graph.degrees(train.seed_node, train.seed_time) == 0
+        done = f"; {state.epoch} of them done before" if state.step else ""
+        with autocast(trainer.device.type, recipe.precision):
+            precision = "bf16" if torch.is_autocast_enabled(trainer.device.type) else "fp32"
+        threads = torch.get_num_threads()
+        an_epoch = self.seed_seconds * trainer.seeds_an_epoch + self.validation_seconds
+        limit = f", training stopped after {duration(recipe.time_limit)}" if recipe.time_limit else ""
+        return [
+            ("no history", f"{int(alone.sum()):,} training seeds ({alone.mean():.1%})"),
+            ("context", f"{np.diff(train.local_start).mean():.0f} distinct rows a seed"),
+            ("model", f"{recipe.model.architecture}, {trainer.network.summary}"),
+            ("epochs", f"{recipe.epochs} of {trainer.seeds_an_epoch:,} seeds, in batches of {recipe.batch_size}{done}"),
+            ("device", f"{trainer.device.type}, {threads} thread{'' if threads == 1 else 's'}, {precision}"),
+            ("cost", f"about {duration(an_epoch)} an epoch, {duration(self.seconds_left())} in all{limit}"),
+        ]  # fmt: skip
+
+    def epoch_line(self, epoch: Epoch) -> str:
+        self.validation_seconds = epoch.validation_seconds
+        return (
+            f"epoch {epoch.number + 1:>3}/{self.trainer.recipe.epochs}  loss {epoch.loss:.4f}  "
+            f"validation {self.data.metric} {epoch.validation:.4f}{' *' if epoch.is_best else '  '}  "
+            f"{epoch.seconds:.1f} s + {epoch.validation_seconds:.1f} s"
+        )
+
+    def bar(self) -> tuple[str, int, int, str]:
+        trainer, state = self.trainer, self.trainer.state
+        if steps := state.step - self._begin_step:
+            seeds = min(steps * trainer.recipe.batch_size, trainer.seeds_an_epoch * (state.epoch + 1))
+            self.seed_seconds = (state.seconds - self._begin_seconds) / seeds
+        left, epochs = self.seconds_left(), trainer.recipe.epochs
+        is_validating = trainer.seeds_begun >= trainer.seeds_an_epoch
+        doing = "validating" if is_validating else f"{1 / self.seed_seconds:,.0f} seeds/s"
+        note = f"{doing}, {duration(left)} left" if left else "keeping the best"
+        return (
+            f"epoch {min(state.epoch + 1, epochs):>3}/{epochs}",
+            trainer.seeds_begun,
+            trainer.seeds_an_epoch,
+            note,
+        )
+
+    def seconds_left(self) -> float:
+        """Returns the seconds until the run is done, or its time limit ends it."""
+        trainer, recipe, state = self.trainer, self.trainer.recipe, self.trainer.state
         in_epoch, begun = trainer.seeds_an_epoch, trainer.seeds_begun
-        training = self.seed * (in_epoch * (recipe.epochs - progress.epoch) - begun)
+        training = self.seed_seconds * (in_epoch * (recipe.epochs - state.epoch) - begun)
         if recipe.time_limit is not None:
-            training = min(training, max(0.0, recipe.time_limit - progress.seconds))
-        epochs = math.ceil((training / self.seed + begun) / in_epoch - 1e-9)
-        return training + self.validation * epochs
+            training = min(training, max(0.0, recipe.time_limit - state.seconds))
+        epochs = math.ceil((training / self.seed_seconds + begun) / in_epoch - 1e-9)
+        return training + self.validation_seconds * epochs
 
 
-def measured_cost(trainer: Trainer) -> Cost:
-    """The cost of a run, from steps of real seeds on models of their own: the trainer's stays as it is.
+def measured_cost(trainer: Trainer) -> tuple[float, float]:
+    """Returns the seconds of a seed in training and of a whole validation, from trial steps on networks of their own.
 
     The steps grow to the recipe's batch while they are quick: seeds of a large batch share rows, and are cheaper.
     Where that would take too long, the last two sizes tell what another seed adds.
     """
     in_epoch = trainer.seeds_an_epoch
     batch = min(trainer.recipe.batch_size, in_epoch)
-    found: list[tuple[int, float]] = []  # seeds of a step, and its seconds
-    for size in _sizes(max(1, min(batch, in_epoch // 3))):
+    most = max(1, min(batch, in_epoch // 3))
+    measured = [(0, 0.0)]  # seeds of a step, and its seconds
+    for size in [*(4**power for power in range(1, 20) if 4**power < most), most]:
         trial, seconds = _trial_step(trainer, size)
-        found.append((size, seconds))
-        if len(found) > 1 and seconds > _PATIENCE:
+        measured.append((size, seconds))
+        if len(measured) > 2 and seconds > _PATIENCE:
             break
-    seconds = _extrapolated(found, batch) / trainer.processes.count
-    return Cost(seconds / batch, _validation_seconds(trial, size) / trainer.processes.count)
+    (small, less), (large, more) = measured[-2:]
+    seconds = more + max(0.0, more - less) / (large - small) * (batch - large)
+    places = trial.validated[:: max(1, len(trial.validated) // size)]
+    begin = time.perf_counter()
+    trial.logits(select(trial.data.context("val"), places))
+    validation = (time.perf_counter() - begin) / max(1, len(places)) * len(trial.validated)
+    return seconds / batch / trainer.processes.count, validation / trainer.processes.count
 
 
-def _sizes(most: int) -> list[int]:
-    """4, 16, 64 … and at last `most`."""
-    return [*(4**power for power in range(1, 20) if 4**power < most), most]
+class _Trial(Listener):
+    """Ends a trial after its second step, or after a slow one."""
 
+    def __init__(self, trainer: Trainer) -> None:
+        self.trainer, self.ends = trainer, [0.0]
 
-def _extrapolated(found: Sequence[tuple[int, float]], size: int) -> float:
-    """Seconds of a step of some size, on the line through the last two that were measured."""
-    (small, less), (large, more) = found[-2:] if len(found) > 1 else ((0, 0.0), *found)
-    return more + max(0.0, more - less) / (large - small) * (size - large)
+    def step(self, num_seeds: int) -> None:  # noqa: ARG002
+        self.ends.append(self.trainer.state.seconds)
+
+    def should_stop(self) -> bool:
+        return self.ends[-1] > _PATIENCE or len(self.ends) > 2  # before the third, and before validation
 
 
 def _trial_step(trainer: Trainer, size: int) -> tuple[Trainer, float]:
-    """Another trainer, and the seconds that a step of so many seeds took it; a second one, if the first was quick."""
+    """Returns another trainer, and the seconds that a step of so many seeds took it; the second, if both were quick."""
     small = trainer.recipe.changed(batch_size=size, seeds_per_epoch=3 * size, epochs=1, time_limit=None)
-    trial = Trainer(trainer.material, small, replace(trainer.processes, rank=0, count=1), micro_batch=size)
-    ends = [0.0]
-    trial.run(
-        on_step=lambda _: ends.append(trial.progress.seconds),
-        must_stop=lambda: (
-            ends[-1] > _PATIENCE or len(ends) > 2
-        ),  # at the latest before the third, and validation
-    )
-    return trial, ends[-1] - ends[-2]
-
-
-def _validation_seconds(trial: Trainer, size: int) -> float:
-    """What a whole validation would take, from so many of its seeds."""
-    watched = trial.watched
-    places = watched[:: max(1, len(watched) // size)]
-    begin = time.perf_counter()
-    trial.answers(select(trial.material.contexts["val"], places))
-    return (time.perf_counter() - begin) / max(1, len(places)) * len(watched)
+    alone = replace(trainer.processes, rank=0, count=1)
+    trial = Trainer(trainer.data, alone, micro_batch=size, recipe=small)
+    listener = _Trial(trial)
+    trial.run(listener)
+    return trial, listener.ends[-1] - listener.ends[-2]

@@ -16,14 +16,14 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from quartet.tokens import TokenBatch, with_tensors
-from quartet.training.network import PartModel
+from quartet.training.network import Network
 
 MARGIN = 1.25  # allocators do not fill their pages, and other batches are larger than the one counted
 LOADED = 80 * 10**6  # what a first step loads and compiles, and what the process allots beside tensors
 USABLE = 0.9  # of what is free: others on the machine also want some
 
 
-def seeds_that_fit(model: PartModel, tokens: Callable[[int], TokenBatch], most: int, free: int) -> int:
+def seeds_that_fit(model: Network, tokens: Callable[[int], TokenBatch], most: int, free: int) -> int:
     """How many of `most` seeds a step can take at a time: all, or a half, a quarter … until it fits, or one.
 
     `tokens` gives a batch of so many seeds.
@@ -34,29 +34,29 @@ def seeds_that_fit(model: PartModel, tokens: Callable[[int], TokenBatch], most: 
     return seeds
 
 
-def step_bytes(model: PartModel, batch: TokenBatch) -> int:
+def step_bytes(model: Network, batch: TokenBatch) -> int:
     """What a step on a batch needs beside what is there before the first one: the model's weights."""
     kept = 4 * weight_bytes(model)  # Adam's two moments, the best weights so far, what processes exchange
     return LOADED + kept + int(MARGIN * step_tensor_bytes(model, batch))
 
 
-def weight_bytes(model: PartModel) -> int:
+def weight_bytes(model: Network) -> int:
     return sum(parameter.numel() * parameter.element_size() for parameter in model.parameters())
 
 
-def step_tensor_bytes(model: PartModel, batch: TokenBatch) -> int:
-    """The most bytes of tensors alive at a time while the gradient of a batch is gathered part by part, and its own.
+def step_tensor_bytes(model: Network, batch: TokenBatch) -> int:
+    """The most bytes of tensors alive at a time while the gradient of a batch is gathered group by group, and its own.
 
-    Only the first part, which is the largest, is gone through; what the others leave behind for the end is as large
-    as what they share.
+    Only the first group, which is the largest, is gone through; what the others leave behind for the end is as large
+    as what was encoded.
     """
     with torch.device("meta"):
         twin = type(model)(model.config, model.schema).train()
     shapes, alive = batch.to("meta"), _Alive()
     with alive:
-        shared = twin.share(shapes)
-        torch.autograd.backward(twin.answer(shared, shapes, shapes.parts[0]).sum())
-    return alive.most + _num_bytes(shared) + _num_bytes(batch)
+        encoded = twin.encode(shapes)
+        torch.autograd.backward(twin.forward_group(encoded, shapes, shapes.groups[0]).sum())
+    return alive.most + _num_bytes(encoded) + _num_bytes(batch)
 
 
 def _num_bytes(value: Any) -> int:

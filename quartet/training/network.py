@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Self
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
+from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from quartet.config import ModelConfig
+from quartet.config import ModelConfig, Recipe, with_tuples
 from quartet.features import TableLayout
+from quartet.listener import SILENT, Listener
+from quartet.machine import ALONE, Processes
+from quartet.tasks import Seeds
 from quartet.tokens import SeedGroup, TokenBatch
+from quartet.training.data import TrainingData, View
+from quartet.training.logits import context_logits
+from quartet.training.model import Fitted
+from quartet.training.outputs import Output
+
+_WEIGHTS, _SCHEMA = "weights.safetensors", "network.json"
 
 
 @dataclass(frozen=True)
@@ -40,7 +54,7 @@ class Encoded:
 
 
 class Network(nn.Module):
-    """A network: `network(batch)` gives (B, outputs) logits or standardised values."""
+    """A network: `network(batch)` gives (B, outputs) logits or standardised values. It is a `Model`."""
 
     readout: nn.Linear
 
@@ -70,3 +84,73 @@ class Network(nn.Module):
 
     def after_step(self, gathered: Callable[[Tensor], Tensor]) -> None:
         """Updates what no gradient reaches; `gathered` joins a tensor with those of other processes."""
+
+    # --- a network as a model ------------------------------------------------------------------------
+
+    @classmethod
+    def new(cls, data: TrainingData, recipe: Recipe) -> Self:
+        """Returns a network with random weights, whose first answer is the base rate."""
+        torch.manual_seed(recipe.rng_seed)
+        place = {name: number for number, name in enumerate(data.task.database.tables)}
+        links = [(place[r.table], place[r.parent]) for r in data.task.database.relations]
+        schema = ModelSchema(
+            data.features.layouts,
+            recipe.sampling.num_hops,
+            data.output.num_outputs,
+            tuple(dict.fromkeys(links)),
+        )
+        network = cls(recipe.model, schema)
+        with torch.no_grad():
+            network.readout.bias.copy_(torch.tensor(data.output.start()))
+        return network
+
+    @classmethod
+    def fit(
+        cls,
+        data: TrainingData,
+        processes: Processes = ALONE,
+        listener: Listener = SILENT,
+        state: Path | None = None,
+    ) -> Fitted | None:
+        """Trains a network, from where `state` stands to the end of the recipe; None if it was stopped."""
+        from quartet.training.cost import Pace  # they train networks, so they come after this page
+        from quartet.training.trainer import Trainer
+
+        with processes.first_alone():  # the others find the contexts in the cache
+            data.context("train"), data.context("val")
+        trainer = Trainer(data, processes)
+        trainer.restore(state)
+        processes.wait()  # until all have read the state, which goes away at the end
+        listener.begin(Pace(trainer))
+        if not trainer.run(listener, state):
+            return None
+        trainer.use_best()
+        best = trainer.state.best
+        assert best is not None
+        return Fitted(trainer.network, trainer.state.epochs, best, f"epoch {best.number + 1}")
+
+    def logits(self, view: View, seeds: Seeds, listener: Listener = SILENT) -> NDArray[np.float64]:
+        """Returns the (S, outputs) logits of seeds, of which a view shows the past."""
+        precision, total = view.recipe.precision, len(seeds)
+        parts = [
+            context_logits(self, view.tokenizer, context, precision, listener, total)
+            for context in view.contexts(seeds)
+        ]
+        return np.concatenate([np.empty((0, self.schema.num_outputs)), *parts])
+
+    @property
+    def summary(self) -> str:
+        return f"{self.num_parameters / 1e6:.2f} M parameters, width {self.config.width}"
+
+    def save(self, folder: Path) -> None:
+        save_file({name: t.cpu().contiguous() for name, t in self.state_dict().items()}, folder / _WEIGHTS)
+        (folder / _SCHEMA).write_text(json.dumps(asdict(self.schema)), encoding="utf-8")
+
+    @classmethod
+    def load(cls, folder: Path, recipe: Recipe, output: Output) -> Self:
+        schema = json.loads((folder / _SCHEMA).read_text(encoding="utf-8"))
+        tables = tuple(TableLayout(**with_tuples(table)) for table in schema["tables"])
+        links = tuple((child, parent) for child, parent in schema["links"])
+        network = cls(recipe.model, ModelSchema(tables, schema["num_hops"], output.num_outputs, links))
+        network.load_state_dict(load_file(folder / _WEIGHTS))
+        return network.eval()

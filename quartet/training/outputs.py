@@ -1,4 +1,4 @@
-"""What the outputs of a model mean: the loss they are trained with, where they start, the scores they become."""
+"""Output: what the numbers that a model gives mean: their loss, where they start, and the scores they become."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ class BinaryOutput:
     """One output: the logit of the positive class."""
 
     kind: ClassVar[str] = "binary_classification"
-    share: float  # of positives in training
+    positive_rate: float  # in training
 
     num_outputs: ClassVar[int] = 1
 
     def start(self) -> list[float]:
-        """Where the readout's bias starts: at the base rate."""
-        return [float(np.log(self.share / (1 - self.share)))]
+        """Returns where the readout's bias starts: at the base rate."""
+        return [float(np.log(self.positive_rate / (1 - self.positive_rate)))]
 
-    def loss(self, answers: Tensor, target: Tensor) -> Tensor:
-        """The loss of each seed, from (b, 1) answers."""
-        return F.binary_cross_entropy_with_logits(answers[:, 0], target.to(answers.dtype), reduction="none")
+    def loss(self, logits: Tensor, target: Tensor) -> Tensor:
+        """Returns the loss of each seed, from (b, 1) logits."""
+        return F.binary_cross_entropy_with_logits(logits[:, 0], target.to(logits.dtype), reduction="none")
 
-    def scores(self, answers: Scores) -> Scores:
-        """(S,) probabilities from (S, 1) answers."""
-        return 1 / (1 + np.exp(-answers[:, 0]))
+    def scores(self, logits: Scores) -> Scores:
+        """Returns (S,) probabilities from (S, 1) logits."""
+        return 1 / (1 + np.exp(-logits[:, 0]))
 
 
 @dataclass(frozen=True)
@@ -58,13 +58,13 @@ class RegressionOutput:
     def start(self) -> list[float]:
         return [0.0]
 
-    def loss(self, answers: Tensor, target: Tensor) -> Tensor:
-        """L1."""
+    def loss(self, logits: Tensor, target: Tensor) -> Tensor:
+        """Returns the absolute error of each seed."""
         standard = (target.to(torch.float64) - self.median) / self.spread
-        return (answers[:, 0] - standard.to(answers.dtype)).abs()
+        return (logits[:, 0] - standard.to(logits.dtype)).abs()
 
-    def scores(self, answers: Scores) -> Scores:
-        return np.clip(answers[:, 0] * self.spread + self.median, self.low, self.high)
+    def scores(self, logits: Scores) -> Scores:
+        return np.clip(logits[:, 0] * self.spread + self.median, self.low, self.high)
 
 
 @dataclass(frozen=True)
@@ -72,32 +72,32 @@ class MulticlassOutput:
     """One output for each class that training has."""
 
     kind: ClassVar[str] = "multiclass_classification"
-    shares: tuple[float, ...]
+    class_rates: tuple[float, ...]  # in training
 
     @property
     def num_outputs(self) -> int:
-        return len(self.shares)
+        return len(self.positive_rates)
 
     def start(self) -> list[float]:
-        return np.log(np.maximum(self.shares, 1e-6)).tolist()
+        return np.log(np.maximum(self.positive_rates, 1e-6)).tolist()
 
-    def loss(self, answers: Tensor, target: Tensor) -> Tensor:
-        return F.cross_entropy(answers, target.long(), reduction="none")
+    def loss(self, logits: Tensor, target: Tensor) -> Tensor:
+        return F.cross_entropy(logits, target.long(), reduction="none")
 
-    def scores(self, answers: Scores) -> Scores:
-        """(S, classes) probabilities."""
-        power = np.exp(answers - answers.max(1, keepdims=True))
+    def scores(self, logits: Scores) -> Scores:
+        """Returns (S, classes) probabilities."""
+        power = np.exp(logits - logits.max(1, keepdims=True))
         return power / power.sum(1, keepdims=True)
 
 
-Target = BinaryOutput | RegressionOutput | MulticlassOutput
-_KINDS: dict[str, type[Target]] = {
-    target.kind: target for target in (BinaryOutput, RegressionOutput, MulticlassOutput)
+Output = BinaryOutput | RegressionOutput | MulticlassOutput
+_KINDS: dict[str, type[Output]] = {
+    output.kind: output for output in (BinaryOutput, RegressionOutput, MulticlassOutput)
 }
 
 
-def fit_output(task: Task) -> Target:
-    """The target of a task, with what its training labels say."""
+def fit_output(task: Task) -> Output:
+    """Returns the output that a task wants, with what its training labels tell."""
     labels = np.asarray(task.seeds("train").target)
     if task.spec.type == "binary_classification":
         return BinaryOutput(float(labels.mean()))
@@ -113,10 +113,10 @@ def fit_output(task: Task) -> Target:
     )
 
 
-def output_to_dict(target: Target) -> dict[str, Any]:
-    return {"kind": target.kind, **asdict(target)}
+def output_to_dict(output: Output) -> dict[str, Any]:
+    return {"kind": output.kind, **asdict(output)}
 
 
-def output_from_dict(said: dict[str, Any]) -> Target:
-    words = with_tuples(said)
-    return _KINDS[words.pop("kind")](**words)
+def output_from_dict(values: dict[str, Any]) -> Output:
+    fields = with_tuples(values)
+    return _KINDS[fields.pop("kind")](**fields)

@@ -1,81 +1,71 @@
-"""What people see of contexts in the terminal: what was sampled, and how it hangs together."""
+"""What people see of contexts: what sampling will take, and the shape of what was sampled."""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Mapping
+
 import numpy as np
-from rich.console import RenderableType
 from rich.table import Table as Grid
 
 from quartet.config import SamplingConfig
-from quartet.contexts import Context, TaskContext, connectivity
-from quartet.drawing.terminal import new_grid
-from quartet.paper import MEASURES, ConnectivityRow
+from quartet.contexts import Context, connectivity, estimate
+from quartet.drawing import new_grid, say
+from quartet.graph import TemporalGraph
+from quartet.runs import ProgressView
+from quartet.tasks import Seeds
 
 
-def samples_view(samples: list[TaskContext], config: SamplingConfig) -> RenderableType:
-    """One line for each split: size and shape of the contexts, and their cost."""
+class SamplingView(ProgressView):
+    """Tells what sampling will take before it begins, and how long it took; from the cache it takes nothing."""
+
+    seconds: float | None = None
+
+    def __init__(self, graph: TemporalGraph, seeds: Seeds, config: SamplingConfig) -> None:
+        super().__init__()
+        self._asked = (graph, seeds, config)
+
+    def progress(self, what: str, done: int, total: int) -> None:
+        if not done:
+            cost = estimate(*self._asked)
+            say(f"{what}: {total:,} seeds, about {cost.seconds:.1f} s and {cost.num_bytes / 1e6:.1f} MB")
+            self._begin = time.perf_counter()
+        self.seconds = time.perf_counter() - self._begin
+        super().progress(what, done, total)
+
+
+def contexts_view(sampled: Mapping[str, tuple[Context, float | None]], config: SamplingConfig) -> Grid:
+    """Returns one line for each split: size and shape of the contexts, and how fast they were sampled."""
     numbers = (
         "seeds", "distinct", "mean hop", "fallback", "degree", "seed-connected", "components",
         "look-alikes", "times", "bytes/seed", "seeds/s",
     )  # fmt: skip
     table = new_grid("Contexts (means over seeds)", "split", *numbers, right=numbers)
-    for sample in samples:
-        context, means = sample.context, connectivity(sample.context).means()
-        speed = f"{len(context) / sample.seconds:,.0f}" if sample.seconds else "cached"
+    for split, (context, seconds) in sampled.items():
+        count, means = max(1, len(context)), connectivity(context).means()
+        found = (context.local_hop > 0) & (context.local_hop < config.fallback_hop)
+        hops = context.local_hop[found]
         table.add_row(
-            sample.split,
+            split,
             f"{len(context):,}",
             f"{means['distinct']:.1f}",
-            f"{_mean_hop(context, config):.2f}",
-            f"{fallback_share(context, config):.1%}",
+            f"{hops.mean() if len(hops) else 0.0:.2f}",
+            f"{no_history_rate(context, config):.1%}",
             f"{means['degree']:.2f}",
             f"{means['seed_connected']:.3f}",
             f"{means['components']:.1f}",
-            f"{len(context.collab_node) / max(1, len(context)):.1f}",
+            f"{len(context.collab_node) / count:.1f}",
             f"{len(context.temporal_start) - 1:,}",
-            f"{context.num_bytes / max(1, len(context)):,.0f}",
-            speed,
+            f"{context.num_bytes / count:,.0f}",
+            f"{len(context) / seconds:,.0f}" if seconds else "cached",
         )
     return table
 
 
-def _mean_hop(context: Context, config: SamplingConfig) -> float:
-    """The mean hop of the rows that walks or searches have found, the seeds left out."""
-    hops = context.local_hop[(context.local_hop > 0) & (context.local_hop < config.fallback_hop)]
-    return float(hops.mean()) if len(hops) else 0.0
-
-
-def fallback_share(context: Context, config: SamplingConfig) -> float:
-    """The share of seeds without history."""
+def no_history_rate(context: Context, config: SamplingConfig) -> float:
+    """Returns the fraction of seeds whose walks found nothing: they stand alone, or with rows drawn at random."""
     if not len(context):
         return 0.0
     is_alone = np.diff(context.local_start) == 1
     second = np.minimum(context.local_start[:-1] + 1, max(0, len(context.local_hop) - 1))
     return float((is_alone | (context.local_hop[second] == config.fallback_hop)).mean())
-
-
-def connectivity_view(rows: list[ConnectivityRow]) -> Grid:
-    """CRW against BFS2, and the paper's row beside ours where it has one."""
-    names = {
-        "degree": "avg. degree",
-        "seed_connected": "seed-conn. ratio",
-        "components": "# comp.",
-        "distinct": "distinct nodes",
-        "density": "edge density",
-        "clustering": "clust. coeff.",
-    }
-    numbers = tuple(names[measure] for measure in MEASURES)
-    table = new_grid("CRW | BFS2, all training seeds", "task", "source", *numbers, right=numbers)
-    keys = dict.fromkeys((row.task, row.source) for row in rows)
-    for task, source in keys:
-        crw, bfs = (
-            next(row.means for row in rows if (row.task, row.source, row.sampler) == (task, source, sampler))
-            for sampler in ("walk", "bfs")
-        )
-        cells = (f"{crw[m]:.{_digits(m)}f} | {bfs[m]:.{_digits(m)}f}" for m in MEASURES)
-        table.add_row(task, source, *cells)
-    return table
-
-
-def _digits(measure: str) -> int:
-    return {"degree": 2, "components": 1, "distinct": 1}.get(measure, 3)

@@ -1,4 +1,4 @@
-"""What people see in the terminal: a database, its schema and findings; a task and its lint."""
+"""What people see of a database: its schema, its columns and its findings."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from rich.tree import Tree
 from quartet.database import COLUMN_KINDS, Database, Origin, Relation, Table
 from quartet.drawing.terminal import cell, new_grid
 from quartet.features import ColumnKind, inspected_kinds
-from quartet.findings import Finding, Level, warning
-from quartet.tasks import SPLITS, Seeds, Split, Task, balance, task_names
-from quartet.times import NEVER, show_instant, show_length
+from quartet.findings import Finding, Level
+from quartet.tasks import task_names
+from quartet.times import NEVER, show_instant
 
 if TYPE_CHECKING:  # the graph brings a compiler, which `quartet inspect` does not wait for
-    from quartet.graph import TemporalGraph
+    pass
 
 
 def _how(origin: Origin) -> Text:
@@ -150,76 +150,3 @@ def findings_view(findings: list[Finding]) -> RenderableType:
     return Group(
         Text("Findings", style="bold"), *(cell(f"  {finding}", styles[finding.level]) for finding in ordered)
     )
-
-
-def task_view(task: Task, graph: TemporalGraph, problems: list[Finding]) -> RenderableType:
-    """A task: what it asks, its splits, and what lint says."""
-    spec = task.spec
-    horizon = f", looking {show_length(spec.horizon)} ahead" if spec.horizon else ""
-    proposed = " (proposed from the data's span)" if task.splits.is_proposed else ""
-    head = cell(task.name, "bold").append(
-        f"  {spec.kind}, {spec.type.replace('_', ' ')}{horizon}", style="none"
-    )
-    lines = [
-        head,
-        cell(spec.description or "", "dim"),
-        cell(
-            f"Entity: {spec.entity_table}. Validation from {show_instant(task.splits.val)}, "
-            f"test from {show_instant(task.splits.test)}{proposed}."
-        ),
-        Text(),
-    ]
-    found = [finding for split in SPLITS for finding in task.findings(split)]
-    found += [finding for split in SPLITS for finding in _no_history_findings(task, graph, split)]
-    return Group(*lines, _splits(task, graph), Text(), findings_view(found + problems))
-
-
-def _splits(task: Task, graph: TemporalGraph) -> Grid:
-    grid = new_grid(
-        "Splits", "split", "rows", "times", "prediction times", "label windows end", "labels", "no history",
-        "no history, frozen", right=("rows", "times", "no history", "no history, frozen"),
-    )  # fmt: skip
-    for split in SPLITS:
-        seeds = task.seeds(split)
-        labels = task.vault.balance() if split == "test" else balance(seeds.target)  # type: ignore[arg-type]
-        grid.add_row(
-            split,
-            f"{len(seeds):,}",
-            f"{len(np.unique(seeds.time)):,}",
-            *_windows(task, seeds),
-            labels,
-            _share(no_history(graph, seeds)),
-            _share(no_history(graph, seeds, task.splits.test)),
-        )
-    return grid
-
-
-def _windows(task: Task, seeds: Seeds) -> tuple[str, str]:
-    if not len(seeds):
-        return "–", "–"
-    first, last = int(seeds.time.min()), int(seeds.time.max())
-    return f"{show_instant(first)} to {show_instant(last)}", show_instant(last + task.spec.horizon)
-
-
-def no_history(graph: TemporalGraph, seeds: Seeds, upto: int | None = None) -> np.ndarray:
-    """Which seeds have no visible neighbour at their time (or at `upto`, if that is earlier)."""
-    time = seeds.time if upto is None else np.minimum(seeds.time, upto)
-    return np.asarray(graph.degrees(seeds.node, time) == 0)
-
-
-def _no_history_findings(task: Task, graph: TemporalGraph, split: Split) -> list[Finding]:
-    alone = no_history(graph, task.seeds(split))
-    if not len(alone) or alone.mean() <= 0.5:
-        return []
-    text = (
-        f"{alone.mean():.0%} of the {len(alone):,} {split} seeds have no history: nothing links to them yet"
-    )
-    return [
-        warning(
-            "T11", split, text, int(alone.sum()), "ask at later times, or check the links and time columns"
-        )
-    ]
-
-
-def _share(which: np.ndarray) -> str:
-    return f"{int(which.sum()):,} ({which.mean():.1%})" if len(which) else "–"

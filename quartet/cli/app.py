@@ -1,0 +1,73 @@
+"""The command line: one thin verb for each capability of the library. A verb parses, calls and shows."""
+
+from __future__ import annotations
+
+import sys
+from importlib.metadata import version
+from typing import Annotated
+
+import typer
+
+from quartet.cli import convert, evaluate, inspect, predict, recipe, sample, submit, task, train, tune
+from quartet.cli.study import study
+from quartet.errors import QuartetError, UsageError, printable
+
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+    help=(
+        "Predictions over relational databases, without leaks.\n\n"
+        "SRC is a folder of .parquet/.csv files, a RelBench folder or name (`rel-f1`), a SQLite or DuckDB file, "
+        "a URL such as `postgresql://user@host/db?schema=shop`, or `demo` (New York's flights of 2013).\n\n"
+        "Start with `quartet inspect SRC`: it shows what was found and what was guessed. "
+        "`--write-schema FILE` writes it down for you to correct, `--schema FILE` reads your corrections."
+    ),
+)
+for _verb in (inspect, task, train, evaluate, predict, sample, convert, recipe, tune, submit):
+    app.command()(getattr(_verb, _verb.__name__.rpartition(".")[2]))
+app.add_typer(study, name="study")
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(f"quartet {version('quartet-rdl')}")
+        raise typer.Exit
+
+
+@app.callback()
+def set_up(
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show results and errors alone.")] = False,
+    verbose: Annotated[
+        bool,
+        typer.Option("--verbose", "-v", help="Also show how long things take, and where an error arose."),
+    ] = False,
+    version: Annotated[  # noqa: ARG001 (its callback answers)
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    if quiet or verbose:
+        from quartet.drawing import set_verbosity
+
+        set_verbosity(1 if verbose else -1)
+
+
+def main() -> None:
+    """Runs the command; an error of ours is one line and an exit code, not a traceback."""
+    try:
+        app()
+    except QuartetError as error:
+        _fail(error)
+    except OSError as error:
+        where = f'"{error.filename}": ' if error.filename else ""
+        text = f"{where}{error.strerror or error}"
+        _fail(UsageError("C09", text, "check the path and what you may do there"))
+
+
+def _fail(error: QuartetError) -> None:
+    if {"-v", "--verbose"} & set(sys.argv):
+        import traceback
+
+        traceback.print_exc()
+    print(printable(error), file=sys.stderr)
+    sys.exit(error.exit_code)

@@ -1,0 +1,45 @@
+"""The verb `quartet evaluate`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from quartet.cli.options import DeviceName, EvaluationProtocol, Json, SchemaFile, open_database
+
+
+def evaluate(
+    runs: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="RUN",
+            help="A run folder; `runs/latest` is the newest one. Of several, the mean of their scores.",
+        ),
+    ],
+    source: Annotated[
+        str | None, typer.Option(help="The database (default: the one it was trained on).")
+    ] = None,
+    schema: SchemaFile = None,
+    split: Annotated[Literal["val", "test"], typer.Option(help="Which rows to judge by.")] = "test",
+    protocol: EvaluationProtocol = None,
+    device: DeviceName = "auto",
+    json: Json = False,
+) -> None:
+    """Measure a run's predictions, with intervals, beside those of rules that need no model.
+
+    - `quartet evaluate runs/a runs/b runs/c` measures the mean of three runs of one task, and each of them.
+    """
+    from quartet.drawing import console
+    from quartet.runs import load
+
+    model = load(*runs)
+    task = model.record.reopen(open_database(source or model.record.source, schema))
+    evaluation = model.evaluate(task, split=split, protocol=protocol, device=device)
+    if json:
+        from json import dumps
+
+        print(dumps(evaluation.to_dict()))
+    else:
+        console().print(evaluation.grid())

@@ -1,0 +1,41 @@
+"""The verb `quartet inspect`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from quartet.cli.options import Json, SchemaFile, Source, open_database, write_picture
+
+
+def inspect(
+    source: Source,
+    schema: SchemaFile = None,
+    write_schema: Annotated[
+        Path | None, typer.Option(help="Write the schema as found, guesses marked, for you to correct.")
+    ] = None,
+    draw: Annotated[Path | None, typer.Option(help="Draw the schema as an SVG picture.")] = None,
+    json: Json = False,
+) -> None:
+    """Show the tables, keys, links, times and problems of a database, and what was inferred."""
+    database = open_database(source, schema)
+    from quartet.cli.views.database import database_view
+    from quartet.drawing import console, say
+    from quartet.features import describe, schema_yaml
+
+    if json:
+        from json import dumps
+
+        print(dumps(describe(database), indent=1))
+    else:
+        console().print(database_view(database))
+    if write_schema is not None:
+        write_schema.parent.mkdir(parents=True, exist_ok=True)
+        write_schema.write_text(schema_yaml(database), encoding="utf-8")
+        say(f"Wrote {write_schema}. Correct it, then: quartet inspect {source} --schema {write_schema}")
+    if draw is not None:
+        from quartet.drawing import schema_svg
+
+        write_picture(draw, schema_svg(database), "the schema")

@@ -1,0 +1,95 @@
+"""Options that several verbs have in common, and the few things that every verb does."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from quartet.registry import MODELS
+
+if TYPE_CHECKING:
+    from quartet.database import Database
+
+Source = Annotated[str, typer.Argument(metavar="SRC", help="A folder, file, URL, RelBench name, or `demo`.")]
+SchemaFile = Annotated[
+    Path | None, typer.Option("--schema", help="YAML file that confirms or corrects keys, links and times.")
+]
+TaskName = Annotated[
+    str, typer.Argument(metavar="TASK", help="A task stored with the database, or a task's YAML file.")
+]
+PastLabels = Annotated[
+    bool,
+    typer.Option("--past-labels", help="Let the model see labels that are already known, as rows of the database."),
+]  # fmt: skip
+Changes = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="FIELD=VALUE", help="Change a setting, e.g. `width=128`; see `quartet recipe`."),
+]  # fmt: skip
+ModelName = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="; ".join(f"{row.name}: {row.help}" for row in MODELS.values()) + "."),
+]
+Preset = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME|FILE",
+        help="small: minutes on two cores. paper: its settings for the task. paper-val: those that validation "
+        "selects. Or a recipe's .toml file, as `quartet tune` writes it.",
+    ),
+]
+EvaluationProtocol = Annotated[
+    Literal["frozen", "rolling"] | None,
+    typer.Option(help="frozen: the database ends at the test cut-off; rolling: at each seed's time."),
+]
+DeviceName = Annotated[
+    Literal["auto", "cpu", "cuda", "mps"], typer.Option(help="auto: a GPU where there is one.")
+]
+Threads = Annotated[int | None, typer.Option(min=1, help="Cores to use (default: those that are free).")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
+
+
+def open_database(source: str, schema: Path | None) -> Database:
+    from quartet.database import Database
+    from quartet.drawing import say
+
+    begin = time.perf_counter()
+    database = Database.load(source, schema)
+    took = time.perf_counter() - begin
+    say(f"Read {database.num_rows:,} rows of {len(database.tables)} tables in {took:.1f} s", verbose=True)
+    return database
+
+
+def write_picture(path: Path, picture: str, what: str) -> None:
+    from quartet.drawing import say
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(picture, encoding="utf-8")
+    say(f"Drew {what}: {path}")
+
+
+@contextmanager
+def stop_on_signal() -> Iterator[Callable[[], bool]]:
+    """Yields a function that tells whether Ctrl-C or SIGTERM has asked to stop; a second one ends the process."""
+    asked: list[int] = []
+
+    def ask(number: int, _: Any) -> None:
+        asked.append(number)
+        # Straight to the terminal: whoever prints just now may hold a lock, and would be waited for forever.
+        os.write(2, "\nStopping after this step …\n".encode())
+        signal.signal(number, before[number])
+
+    before: dict[int, Any] = {
+        number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)
+    }
+    try:
+        yield lambda: bool(asked)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,59 @@
+"""The verb `quartet sample`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from quartet.cli.options import (
+    Changes,
+    PastLabels,
+    SchemaFile,
+    Source,
+    TaskName,
+    open_database,
+    write_picture,
+)  # fmt: skip
+
+
+def sample(
+    source: Source,
+    name: TaskName,
+    schema: SchemaFile = None,
+    protocol: Annotated[
+        Literal["frozen", "rolling"],
+        typer.Option(help="frozen: the database ends at the test cut-off; rolling: at each seed's time."),
+    ] = "frozen",
+    past_labels: PastLabels = False,
+    change: Changes = None,
+    cache: Annotated[
+        Path | None, typer.Option(help="Folder for the contexts (default: in the user's cache).")
+    ] = None,
+    draw: Annotated[
+        Path | None, typer.Option(help="Draw the context of one seed, CRW beside BFS2, as an SVG picture.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Which training seed to draw, counted from 0.")] = 0,
+) -> None:
+    """Gather the contexts of all seeds of a task into the cache, and show what was gathered."""
+    task = open_database(source, schema).task(name)
+    from quartet.cli.views.contexts import SamplingView, contexts_view
+    from quartet.config import SamplingConfig, changes_from_text
+    from quartet.contexts import default_cache, task_context
+    from quartet.drawing import console, say, seed_svg
+    from quartet.graph import TemporalGraph
+    from quartet.tasks import SPLITS
+
+    config = SamplingConfig().changed(**changes_from_text(change or []))
+    task = task.with_past_labels(protocol) if past_labels else task
+    graph, folder = TemporalGraph.build(task.database), cache or default_cache()
+    sampled = {}
+    for split in SPLITS:
+        view = SamplingView(graph, task.seeds_under(protocol, split), config)
+        context = task_context(task, graph, config, split, protocol, folder, view)
+        sampled[split] = (context, view.seconds)
+    console().print(contexts_view(sampled, config))
+    say(f"Contexts are in {folder}")
+    if draw is not None:
+        write_picture(draw, seed_svg(task, graph, config, seed), f"the context of training seed {seed}")

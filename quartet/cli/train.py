@@ -1,0 +1,86 @@
+"""The verb `quartet train`."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from quartet.cli.options import (
+    Changes,
+    DeviceName,
+    Json,
+    ModelName,
+    PastLabels,
+    Preset,
+    SchemaFile,
+    Source,
+    TaskName,
+    Threads,
+    open_database,
+    stop_on_signal,
+)  # fmt: skip
+
+
+def train(
+    source: Source,
+    task: TaskName,
+    schema: SchemaFile = None,
+    model: ModelName = None,
+    preset: Preset = "small",
+    past_labels: PastLabels = False,
+    change: Changes = None,
+    time_limit: Annotated[
+        str | None, typer.Option(metavar="LENGTH", help="Stop training after so long, e.g. `10m`.")
+    ] = None,
+    runs: Annotated[Path, typer.Option(help="Where run folders are made.")] = Path("runs"),
+    resume: Annotated[Path | None, typer.Option(metavar="RUN", help="Go on with an interrupted run.")] = None,
+    device: DeviceName = "auto",
+    threads: Threads = None,
+    json: Json = False,
+) -> None:
+    """Train a model of a task; keep the best on validation, with its scores, in a run folder.
+
+    - `quartet train demo plane-idle` trains by the preset `small`, minutes on two cores.
+
+    - `--set epochs=5 --set width=32` changes the recipe, `--time-limit 10m` ends it early.
+
+    - `--past-labels` lets the model see the past labels of an entity, each once its window has closed.
+
+    - `--model lightgbm` takes seconds: a good first answer, and a bar for the others to pass.
+
+    - Ctrl-C saves and stops; `--resume runs/latest` goes on as if it had not been stopped.
+
+    - Then `quartet evaluate runs/latest` measures it, `quartet predict runs/latest SRC` uses it.
+    """
+    from quartet.config import changes_from_text
+    from quartet.drawing import is_quiet, say
+    from quartet.errors import Stopped
+    from quartet.machine import free_cores, num_local_processes
+    from quartet.runs import JsonTraining, TrainingView, fit
+
+    limit = [f"time_limit={time_limit}"] if time_limit else []
+    settings = changes_from_text([*(change or []), *limit]) | ({"past_labels": True} if past_labels else {})
+    loaded = open_database(source, schema).task(task)
+    listener = JsonTraining() if json else TrainingView(is_quiet())
+    with stop_on_signal() as must_stop:
+        listener.should_stop = must_stop  # type: ignore[method-assign]
+        try:
+            fit(
+                loaded, model, preset=preset, runs=runs, resume=resume, device=device, listener=listener,
+                threads=threads or max(1, free_cores() // num_local_processes()), **settings,
+            )  # fmt: skip
+        except Stopped as stopped:
+            again = [
+                source,
+                task,
+                *(["--schema", str(schema)] if schema else []),
+                "--resume",
+                str(stopped.folder),
+            ]
+            say(f"Stopped. Go on with: quartet train {shlex.join(again)}")
+            raise typer.Exit(stopped.exit_code) from None
+        finally:
+            listener.close()

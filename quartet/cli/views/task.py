@@ -1,0 +1,76 @@
+"""What people see of a task: what it asks, its splits, and what looks like a leak."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.console import Group, RenderableType
+from rich.table import Table as Grid
+from rich.text import Text
+
+from quartet.cli.views.database import findings_view
+from quartet.config import Protocol
+from quartet.drawing import cell, new_grid
+from quartet.findings import Finding, warning
+from quartet.graph import TemporalGraph
+from quartet.tasks import SPLITS, Split, Task, balance, lint
+from quartet.times import show_instant, show_length
+
+
+def task_view(task: Task, graph: TemporalGraph) -> RenderableType:
+    """Returns a task as people read it; the graph tells which seeds have a history."""
+    spec = task.spec
+    horizon = f", looking {show_length(spec.horizon)} ahead" if spec.horizon else ""
+    proposed = " (proposed from the data's span)" if task.splits.is_proposed else ""
+    head = cell(task.name, "bold").append(
+        f"  {spec.kind}, {spec.type.replace('_', ' ')}{horizon}", style="none"
+    )
+    cut_offs = f"Validation from {show_instant(task.splits.val)}, test from {show_instant(task.splits.test)}"
+    lines = [
+        head,
+        cell(spec.description or "", "dim"),
+        cell(f"Entity: {spec.entity_table}. {cut_offs}{proposed}."),
+    ]
+    findings = [finding for split in SPLITS for finding in task.findings(split)]
+    findings += [finding for split in SPLITS for finding in _no_history_findings(task, graph, split)]
+    return Group(*lines, Text(), _splits(task, graph), Text(), findings_view([*findings, *lint(task)]))
+
+
+def _splits(task: Task, graph: TemporalGraph) -> Grid:
+    protocols: list[Protocol] = ["rolling"] if task.spec.kind == "autocomplete" else ["rolling", "frozen"]
+    alone = ["no history" + (", frozen" if protocol == "frozen" else "") for protocol in protocols]
+    columns = ["split", "rows", "times", "prediction times", "label windows end", "labels", *alone]
+    grid = new_grid("Splits", *columns, right=("rows", "times", *alone))
+    for split in SPLITS:
+        seeds, times = task.seeds(split), ("–", "–")
+        if len(seeds):
+            first, last = int(seeds.time.min()), int(seeds.time.max())
+            times = f"{show_instant(first)} to {show_instant(last)}", show_instant(last + task.spec.horizon)
+        labels = task.vault.balance() if split == "test" else balance(seeds.target)  # type: ignore[arg-type]
+        shares = [_no_history(task, graph, split, protocol) for protocol in protocols]
+        grid.add_row(
+            split,
+            f"{len(seeds):,}",
+            f"{len(np.unique(seeds.time)):,}",
+            *times,
+            labels,
+            *(f"{int(which.sum()):,} ({which.mean():.1%})" if len(which) else "–" for which in shares),
+        )
+    return grid
+
+
+def _no_history(task: Task, graph: TemporalGraph, split: Split, protocol: Protocol) -> NDArray[np.bool_]:
+    """Returns which seeds have no visible neighbour at the time up to which they may look."""
+    seeds = task.seeds_under(protocol, split)
+    return np.asarray(graph.degrees(seeds.node, seeds.time) == 0)
+
+
+def _no_history_findings(task: Task, graph: TemporalGraph, split: Split) -> list[Finding]:
+    alone = _no_history(task, graph, split, "rolling")
+    if not len(alone) or alone.mean() <= 0.5:
+        return []
+    text = (
+        f"{alone.mean():.0%} of the {len(alone):,} {split} seeds have no history: nothing links to them yet"
+    )
+    fix = "ask at later times, or check the links and time columns"
+    return [warning("T11", split, text, int(alone.sum()), fix)]

@@ -1,0 +1,247 @@
+"""LiveModel: a trained model bound to a database. Graph and features are built once, then it is asked many times.
+
+Contexts are sampled live, with the bits of the cached ones. The database may have grown since training: new rows,
+new entities, new categories. What the model cannot read is an error that names it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from quartet.causal import visible
+from quartet.database import Database, KeyColumn, Table
+from quartet.drawing import rendered
+from quartet.errors import TaskError, TimeError, UsageError, examples
+from quartet.features import FeatureTable
+from quartet.listener import SILENT, Listener
+from quartet.machine import new_file
+from quartet.runs.checkpoint import Checkpoint
+from quartet.runs.show import predictions_grid
+from quartet.tasks import Seeds, early_text
+from quartet.times import STATIC, parse_instant, to_arrow
+from quartet.training import View
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Times = str | int | date | Sequence[str | int | date]
+
+
+@dataclass(frozen=True, eq=False)
+class Predictions:
+    """Scores as a table: a row for each entity and time, with its key, its name, `score` and `calibrated`."""
+
+    table: pa.Table
+
+    def __len__(self) -> int:
+        return int(self.table.num_rows)
+
+    def __str__(self) -> str:
+        return rendered(predictions_grid(self.table))
+
+    __repr__ = __str__
+
+    def to_arrow(self) -> pa.Table:
+        return self.table
+
+    def to_pandas(self) -> pd.DataFrame:
+        return self.table.to_pandas()
+
+    def write(self, path: str | Path) -> None:
+        """Writes the table to a .parquet or .csv file."""
+        writer = prediction_writer(path)
+        with new_file(Path(path)) as fresh:
+            writer(self.table, fresh)
+
+
+def prediction_writer(path: str | Path) -> Any:
+    """Returns what writes a table to a file of that kind; an error where there is none."""
+    import pyarrow.csv as csv
+    import pyarrow.parquet as pq
+
+    writers = {".parquet": pq.write_table, ".csv": csv.write_csv}
+    if Path(path).suffix not in writers:
+        raise UsageError(
+            "C02", f'scores cannot be written as "{Path(path).suffix}"', "name a .parquet or .csv file"
+        )
+    return writers[Path(path).suffix]
+
+
+class LiveModel:
+    """A model, or several whose scores are averaged, bound to a database."""
+
+    def __init__(
+        self,
+        members: Sequence[Checkpoint],
+        database: Database,
+        labels: pa.Table | None = None,
+        device: str = "cpu",
+        listener: Listener = SILENT,
+    ) -> None:
+        if not isinstance(database, Database):
+            raise UsageError(
+                "C02",
+                f"a model is bound to a database, got {type(database).__name__}",
+                "open it first: quartet.open(source)",
+            )
+        self.members, self.database, self.labels, self.listener = tuple(members), database, labels, listener
+        for member in self.members:
+            member.model.to(device)
+        self._upto, self._views = STATIC, []  # type: int, list[View]
+        if not any(member.recipe.past_labels for member in self.members):
+            self._bind(STATIC)
+
+    def predict(
+        self, entities: Sequence[Any] | None = None, at: Times | None = None, listener: Listener | None = None
+    ) -> Predictions:
+        """Returns scores of entities at times.
+
+        `entities` are keys of the entity table, by default all that are known then; `at` is one time, or one for each
+        entity, by default the last time of the database. A model with past labels sees those that are known by then:
+        the task's SQL or column tells them from the database.
+        """
+        times = _instants(self.database, at)
+        self._bind(int(times.max(initial=STATIC)))
+        table = self._views[0].database[self.members[0].task.entity_table]
+        if entities is None:
+            if len(times) > 1:
+                raise UsageError(
+                    "C02", "several times were given, but no entities", "give one entity for each time"
+                )
+            rows = np.flatnonzero(visible(table.known_at, np.full(table.num_rows, times[0])))
+        else:
+            rows = _entity_rows(table, entities)
+        if len(times) not in (1, len(rows)):
+            raise UsageError(
+                "C02", f"{len(rows):,} entities and {len(times):,} times", "give one time, or one for each"
+            )
+        times = np.broadcast_to(times, len(rows)).copy()
+        early = ~visible(table.known_at[rows], times)
+        if early.any():
+            raise TimeError(
+                "T05", early_text(table, rows, times, early), "ask at later times, or leave them out"
+            )
+        logits = [self.logits(number, rows, times, listener) for number in range(len(self.members))]
+        return Predictions(prediction_table(table, rows, times, self.members, logits))
+
+    def logits(
+        self, member: int, rows: NDArray[np.int64], times: NDArray[np.int64], listener: Listener | None = None
+    ) -> NDArray[np.float64]:
+        """Returns the (S, outputs) logits of one member for rows of the entity table at times."""
+        view = self._views[member]
+        seeds = Seeds(rows + view.database.offsets[view.entity_table], times, None)
+        return self.members[member].model.logits(view, seeds, listener or self.listener)
+
+    def _bind(self, upto: int) -> None:
+        """Builds what each member reads; those that read the same share it, and past labels are made once."""
+        span = self.database.span
+        upto = max(upto, span[1] if span else STATIC)
+        if self._views and upto <= self._upto:
+            return
+        databases: dict[bool, Database] = {}
+        features: dict[tuple[bool, str], FeatureTable] = {}
+        views = []
+        for member in self.members:
+            record, order, recipe = member.task, tuple(member.statistics.tables), member.recipe
+            key = (recipe.past_labels, member.features_key)
+            if recipe.past_labels not in databases:
+                given = record.visible(self.database, order)
+                if recipe.past_labels:
+                    record.check_structure(given)  # before the task's SQL fails by what has changed
+                    databases[True] = record.with_past_labels(self.database, upto, self.labels, order)
+                    for finding in databases[True].findings[len(given.findings) :]:
+                        self.listener.finding(finding)
+                else:
+                    databases[False] = given
+            database = databases[recipe.past_labels]
+            if key not in features:
+                features[key] = FeatureTable.encode(database, member.statistics)
+                record.check_structure(record.visible(self.database, order))
+                for finding in features[key].findings:
+                    self.listener.finding(finding)
+            views.append(View(database, features[key], record.entity_table, recipe))
+        self._upto, self._views = upto, views
+
+
+def prediction_table(
+    table: Table,
+    rows: NDArray[np.int64],
+    times: NDArray[np.int64],
+    members: Sequence[Checkpoint],
+    logits: Sequence[NDArray[np.float64]],
+    with_names: bool = True,
+) -> pa.Table:
+    """Returns the mean of the members' scores as a table, with calibrated ones where all members have them."""
+    key = table.primary_key[0] if table.primary_key else "row"
+    columns = {key: table.data[key].take(pa.array(rows)) if table.primary_key else pa.array(rows)}
+    if with_names and table.name_column not in (None, key):
+        columns["name"] = table.data[table.name_column].take(pa.array(rows))
+    columns["time"] = to_arrow(times)
+    pairs = list(zip(members, logits, strict=True))
+    scores = _mean([member.output.scores(numbers) for member, numbers in pairs])
+    classes = members[0].task.classes
+    if classes is not None:
+        columns["predicted"] = pa.array([classes[place] for place in scores.argmax(1)])
+        return pa.table(columns | {f"score_{c}": pa.array(scores[:, i]) for i, c in enumerate(classes)})
+    columns["score"] = pa.array(scores)
+    calibrated = [member.calibration(n[:, 0]) for member, n in pairs if member.calibration is not None]
+    if len(calibrated) == len(pairs):
+        columns["calibrated"] = pa.array(_mean(calibrated))
+    return pa.table(columns)
+
+
+def _mean(parts: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
+    return parts[0] if len(parts) == 1 else np.mean(parts, axis=0)
+
+
+def _instants(database: Database, at: Times | None) -> NDArray[np.int64]:
+    """Returns the asked times; if none are asked, the last one of the database."""
+    if at is None:
+        if database.span is None:
+            raise UsageError("C02", "no time was given, and the database has none", "say at which time")
+        at = database.span[1]
+    times = [at] if isinstance(at, (str, int, date)) else list(at)
+    return np.array([_instant(time) for time in times], np.int64)
+
+
+def _instant(time: Any) -> int:
+    if isinstance(time, (int, np.integer)) and not isinstance(time, bool):
+        return int(time)
+    if isinstance(time, (str, date, np.datetime64)) or hasattr(time, "isoformat"):
+        return parse_instant(str(time), "the asked time")
+    raise UsageError(
+        "C02", f"the asked time is {time!r}", 'give a text such as "2024-06-01", a datetime, or nanoseconds'
+    )
+
+
+def _entity_rows(table: Table, entities: Any) -> NDArray[np.int64]:
+    """Returns the rows of entities by their keys."""
+    if isinstance(entities, (str, bytes)) or not hasattr(entities, "__iter__"):
+        raise UsageError("C02", f"entities are {entities!r}", "give a list of keys, also of a single one")
+    keys = list(entities)
+    if len(table.primary_key) != 1:
+        raise TaskError("L11", f'the rows of "{table.name}" have no single key by which to name them')
+    known = table.data[table.primary_key[0]].type
+    try:
+        wanted = pa.chunked_array([pa.array(keys).cast(known)])
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
+        raise TaskError(
+            "S08", f"keys of {table.name} are {known}, asked about {examples(keys)}", "give keys of that type"
+        ) from None
+    rows = table.key_map.rows([KeyColumn.of(wanted, "entities")])
+    unknown = [keys[place] for place in np.flatnonzero(rows < 0)]
+    if unknown:
+        raise TaskError(
+            "L11",
+            f'{len(unknown):,} of {len(keys):,} entities are not in "{table.name}" {examples(unknown)}',
+            "remove them, or add their rows",
+        )
+    return rows

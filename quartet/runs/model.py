@@ -1,0 +1,267 @@
+"""The front door of models: `fit` trains one, `load` reads one, and `TrainedModel` evaluates and predicts.
+
+Several models of one task are a model too: an `Ensemble`, whose score is the mean of its members' scores. Runs that
+differ in their random seed alone err in different places, and models of different kinds even more so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from quartet.config import Protocol, Recipe
+from quartet.database import Database
+from quartet.errors import Stopped, UsageError
+from quartet.listener import Listener
+from quartet.machine import Processes, all_processes, choose_device, use_threads
+from quartet.registry import model_row
+from quartet.runs.checkpoint import Checkpoint
+from quartet.runs.evaluate import Evaluation, evaluate
+from quartet.runs.live import LiveModel
+from quartet.runs.run import Run
+from quartet.runs.show import ProgressView, TrainingView
+from quartet.tasks import Split, Task, TaskRecord, check_labels, past_label_findings, read_labels
+from quartet.training import Epoch, TrainingData
+
+_SAME = ("name", "type", "entity_table", "target", "horizon", "classes")  # of the tasks of all members
+
+
+class TrainedModel:
+    """A trained model: a run, or several whose scores are averaged. Made by `quartet.fit` or `quartet.load`."""
+
+    def __init__(self, members: Sequence[tuple[Checkpoint, Run | None]], task: Task | None = None) -> None:
+        self.members, self._task = tuple(members), task
+        if not self.members:
+            raise UsageError("C02", "an ensemble of no models", "give the folders of some runs")
+        for name in _SAME:
+            different = {str(getattr(checkpoint.task, name)) for checkpoint, _ in self.members}
+            if len(different) > 1:
+                raise UsageError(
+                    "C05",
+                    f"the models are of different tasks: {name} is {' and '.join(sorted(different))}",
+                    "combine models of one task",
+                )
+
+    def __repr__(self) -> str:
+        about = ", ".join(
+            f"{c.recipe.model.architecture}, {c.model.summary}, validation {c.validation:.4f}"
+            for c, _ in self.members
+        )
+        where = ", ".join(str(run.folder) for _, run in self.members if run)
+        return f"<{type(self).__name__} of {self.record.name}: {about}{' in ' + where if where else ''}>"
+
+    @property
+    def record(self) -> TaskRecord:
+        """Returns what the model remembers of its task."""
+        return self.members[0][0].task
+
+    @property
+    def recipe(self) -> Recipe:
+        return self.members[0][0].recipe
+
+    @property
+    def validation(self) -> float:
+        """Returns the main metric on validation of the first member's best epoch."""
+        return self.members[0][0].validation
+
+    @property
+    def run(self) -> Run:
+        """Returns the run of the first member."""
+        run = self.members[0][1]
+        if run is None:
+            raise UsageError("C10", "the model was loaded without its run", "load the run folder")
+        return run
+
+    @property
+    def folder(self) -> Path:
+        return self.run.folder
+
+    @property
+    def task(self) -> Task:
+        """Returns the task the model was trained on, opened again where the model was loaded."""
+        if self._task is None:
+            self._task = self.record.reopen(Database.load(self.record.source))
+        return self._task
+
+    def evaluate(
+        self,
+        task: Task | None = None,
+        *,
+        split: Split = "test",
+        protocol: Protocol | None = None,
+        rules: bool = True,
+        device: str = "auto",
+        listener: Listener | None = None,
+    ) -> Evaluation:
+        """Returns how good the model is on a split, with intervals, beside rules that need no model.
+
+        `task` is needed only where the database cannot be found again, such as one that was made of data frames.
+        """
+        task = task or self.task
+        _check_type(task, Task, "task", "open the database and call its method task(...)")
+        for _, run in self.members:
+            if run is not None:
+                run.check_task(task)
+        for checkpoint, _ in self.members:
+            checkpoint.model.to(choose_device(device))
+        evaluation = evaluate(self.members, task, split, protocol, rules, listener or ProgressView())
+        if len(self.members) == 1 and self.members[0][1] is not None:
+            evaluation.keep(self.run)  # what several have found together belongs to none of them
+        return evaluation
+
+    def on(
+        self,
+        database: Database,
+        *,
+        labels: Any = None,
+        device: str = "auto",
+        listener: Listener | None = None,
+    ) -> LiveModel:
+        """Returns the model bound to a database, which may have grown since training, ready to predict.
+
+        `labels` are the label rows that are known by now, for a model with past labels of a task that has a label table
+        of its own.
+        """
+        known: pa.Table | None = None if labels is None else read_labels(labels)
+        checkpoints = [checkpoint for checkpoint, _ in self.members]
+        return LiveModel(checkpoints, database, known, choose_device(device), listener or ProgressView())
+
+
+class Ensemble(TrainedModel):
+    """Several trained models of one task; its score is the mean of theirs."""
+
+    def __init__(self, *models: TrainedModel | str | Path) -> None:
+        opened = [model if isinstance(model, TrainedModel) else load(model) for model in models]
+        super().__init__(
+            [member for model in opened for member in model.members], opened[0]._task if opened else None
+        )
+
+
+def load(*folders: str | Path) -> TrainedModel:
+    """Returns the model of a run folder or of a model folder; of several folders, their ensemble."""
+    members = []
+    for folder in folders:
+        path = Path(folder)
+        is_run = (path / "recipe.json").is_file()
+        checkpoint = Checkpoint.load(path / "model" if (path / "model").is_dir() else path)
+        members.append((checkpoint, Run.open(path) if is_run else None))
+    model = TrainedModel(members)
+    return model if len(members) == 1 else Ensemble(model)
+
+
+def fit(
+    task: Task,
+    model: str | None = None,
+    *,
+    preset: str = "small",
+    recipe: Recipe | None = None,
+    runs: str | Path = "runs",
+    resume: str | Path | None = None,
+    device: str = "auto",
+    threads: int | None = None,
+    cache: str | Path | None = None,
+    listener: Listener | None = None,
+    **settings: Any,
+) -> TrainedModel:
+    """Trains a model of a task and keeps the best on validation, with its scores, in a run folder.
+
+    Arguments:
+        task: what to predict; `quartet.open(source).task(...)` gives one.
+        model: `quartet` (the default), or another name of `quartet.registry.MODELS`, such as `lightgbm`.
+        preset: the recipe to start from: `small`, `paper`, `paper-val`, or a .toml file.
+        recipe: a whole recipe instead of a preset.
+        runs: where run folders are made; `runs/latest` points to the newest.
+        resume: an interrupted run to go on with, by the recipe with which it began.
+        device: `auto`, `cpu`, `cuda` or `mps`.
+        threads: cores to compute with; by default as torch is set.
+        cache: where contexts are kept, by default in the user's cache.
+        listener: follows the work; by default it is shown in the terminal or the notebook.
+        settings: fields of the recipe, such as `past_labels=True`, `epochs=5`, `time_limit=600`. `quartet recipe`
+            lists them.
+
+    A run that the listener stops raises `Stopped`, with its state kept for `resume`.
+    """
+    _check_type(task, Task, "task", "open the database and call its method task(...)")
+    if recipe is not None:
+        _check_type(recipe, Recipe, "recipe", "make one with Recipe.load(preset)")
+    listener = listener or TrainingView()
+    run = _unfinished(Path(resume), settings) if resume else None
+    for finding in check_labels(task):
+        listener.finding(finding)
+    if run is not None:
+        recipe = run.recipe
+    elif recipe is None:
+        recipe = Recipe.load(preset, f"{task.full_database.schema.name}/{task.name}", model, **settings)
+    elif settings or model:
+        recipe = recipe.changed(**(settings | ({"architecture": model} if model else {})))
+    if recipe.past_labels:
+        for finding in past_label_findings(task.spec):
+            listener.finding(finding)
+    with all_processes(choose_device(device)) as processes, processes.first_speaks():
+        if threads:
+            use_threads(threads)
+        return _fit(task, recipe, run, Path(runs), Path(cache) if cache else None, listener, processes)
+
+
+def _fit(
+    task: Task,
+    recipe: Recipe,
+    run: Run | None,
+    runs: Path,
+    cache: Path | None,
+    listener: Listener,
+    processes: Processes,
+) -> TrainedModel:
+    data = TrainingData.prepare(task, recipe, cache, listener)
+    opened = processes.from_first(lambda: run or Run.create(runs, task, recipe))
+    opened.check_task(task)
+    recorder = _Recorder(listener, opened, data.metric, processes)
+    fitted = model_row(recipe.model.architecture).model_class.fit(
+        data, processes, recorder, opened.state_folder
+    )
+    if fitted is None:
+        raise Stopped(opened.folder)
+    if processes.is_first:
+        checkpoint = opened.keep(fitted, data)
+        listener.end(fitted, opened.folder)
+    processes.wait()
+    if not processes.is_first:
+        checkpoint = Checkpoint.load(opened.model_folder)
+    return TrainedModel([(checkpoint, opened)], task)
+
+
+class _Recorder(Listener):
+    """Writes each epoch into the run's folder, and tells a listener everything."""
+
+    def __init__(self, listener: Listener, run: Run, metric: str, processes: Processes) -> None:
+        self.listener, self.run, self.metric, self.processes = listener, run, metric, processes
+        self.finding, self.progress = listener.finding, listener.progress  # type: ignore[method-assign]
+        self.begin, self.step = listener.begin, listener.step  # type: ignore[method-assign]
+        self.should_stop = listener.should_stop  # type: ignore[method-assign]
+
+    def epoch(self, epoch: Epoch) -> None:
+        if self.processes.is_first:
+            self.run.add_epoch(epoch, self.metric)
+        self.listener.epoch(epoch)
+
+
+def _unfinished(folder: Path, settings: dict[str, Any]) -> Run:
+    """Returns the run to go on with: one that is not done, by the recipe with which it began."""
+    run = Run.open(folder)
+    if settings:
+        raise UsageError(
+            "C02",
+            f"a run goes on by the recipe with which it began, not with another {', '.join(settings)}",
+            "start a new run",
+        )
+    if run.is_done:
+        raise UsageError("C02", f"{run.folder} is done", f'quartet evaluate "{run.folder}"')
+    return run
+
+
+def _check_type(value: object, wanted: type, name: str, fix: str) -> None:
+    if not isinstance(value, wanted):
+        raise UsageError("C02", f"{name} is a {type(value).__name__}, not a {wanted.__name__}", fix)

@@ -1,0 +1,179 @@
+"""What people see of runs: how a training goes, how good a model is, and its predictions."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from rich.console import Group, RenderableType
+from rich.progress import TaskID, TextColumn, TimeRemainingColumn
+from rich.table import Table as Grid
+from rich.text import Text
+
+from quartet.drawing import cell, console, new_bar, new_grid, say
+from quartet.evaluation import Measure, main_metric
+from quartet.findings import Finding
+from quartet.listener import Listener
+from quartet.tasks import KNOWN_LABELS, SPLITS, balance
+from quartet.times import show_instant
+from quartet.training import Epoch, Fitted, Training, TrainingData
+
+_SECONDS_BETWEEN_LINES = 30.0
+_MOST_PREDICTIONS = 10
+
+
+class ProgressView(Listener):
+    """Work as people follow it: findings as lines; in a terminal a bar for long work, in a pipe a line at its end."""
+
+    def __init__(self, is_quiet: bool = False) -> None:
+        self.is_quiet = is_quiet
+        self._bars: dict[str, tuple[Any, TaskID, float, list[int]]] = {}
+
+    def finding(self, finding: Finding) -> None:
+        say(str(finding))
+
+    def progress(self, what: str, done: int, total: int) -> None:
+        if self.is_quiet:
+            return
+        if what not in self._bars:
+            bar = new_bar(TimeRemainingColumn())
+            bar.start()
+            self._bars[what] = (bar, bar.add_task(what, total=total), time.perf_counter(), [0])
+        bar, work, begin, count = self._bars[what]
+        bar.advance(work, done)
+        count[0] += done
+        if count[0] >= total:
+            del self._bars[what]
+            bar.stop()
+            if bar.disable:
+                say(f"{what}: {total:,} in {time.perf_counter() - begin:.1f} s")
+
+
+class TrainingView(ProgressView):
+    """A training as people follow it: what it will take, then a line for each epoch.
+
+    Below them, in a terminal, is a bar of the epoch under way; elsewhere a long epoch has a line now and then.
+    """
+
+    training: Training | None = None
+
+    def begin(self, training: Training) -> None:
+        self.training = training
+        if self.is_quiet:
+            return
+        grid = new_grid("", "", " ")
+        for name, text in [*_task_lines(training.data), *training.lines()]:
+            grid.add_row(cell(name, "dim"), cell(text))
+        console().print(Group(grid, Text()))
+        self._line_at = time.perf_counter()
+        if training.bar() is not None:
+            self._bar = new_bar(TextColumn("{task.fields[note]}"))
+            self._work = self._bar.add_task("", note="")
+            self._tell()
+            self._bar.start()
+
+    def step(self, num_seeds: int) -> None:  # noqa: ARG002 (the training knows)
+        self._tell()
+
+    def epoch(self, epoch: Epoch) -> None:
+        assert self.training is not None
+        if not self.is_quiet:
+            print(self.training.epoch_line(epoch), flush=True)
+            self._line_at = time.perf_counter()
+            self._tell()
+
+    def end(self, fitted: Fitted, folder: Path) -> None:
+        assert self.training is not None
+        self.close()
+        metric = self.training.data.metric
+        print(
+            f"Best: {fitted.chosen}, validation {metric} {fitted.best.validation:.4f}. Everything is in {folder}"
+        )
+
+    def close(self) -> None:
+        if getattr(self, "_bar", None) is not None:
+            self._bar.stop()
+
+    def _tell(self) -> None:
+        """Brings the bar up to date, or writes a line if the last one is long ago."""
+        state = self.training.bar() if self.training and not self.is_quiet else None
+        if state is None:
+            return
+        label, done, total, note = state
+        self._bar.update(self._work, description=label, completed=done, total=total, note=note)
+        if self._bar.disable and time.perf_counter() - self._line_at >= _SECONDS_BETWEEN_LINES:
+            self._line_at = time.perf_counter()
+            say(f"{label}  {done:,} seeds, {note}")
+
+
+class JsonTraining(Listener):
+    """A training as programs follow it: one JSON object a line on standard output, findings on the error output."""
+
+    def finding(self, finding: Finding) -> None:
+        say(str(finding))
+
+    def begin(self, training: Training) -> None:
+        self.metric = training.data.metric
+        self._line(event="begin", recipe=training.data.recipe.to_dict())
+
+    def epoch(self, epoch: Epoch) -> None:
+        self._line(event="epoch", metric=self.metric, **asdict(epoch))
+
+    def end(self, fitted: Fitted, folder: Path) -> None:
+        best = {"best_epoch": fitted.best.number, "metric": self.metric, "validation": fitted.best.validation}
+        self._line(event="end", run=str(folder), parameters=fitted.model.num_parameters, **best)
+
+    def _line(self, **content: Any) -> None:
+        print(json.dumps(content), flush=True)
+
+
+def _task_lines(data: TrainingData) -> list[tuple[str, str]]:
+    """Returns what a training is about, whatever its model."""
+    task, recipe, spec = data.task, data.recipe, data.task.spec
+    val, test = show_instant(task.splits.val), show_instant(task.splits.test)
+    counts = [len(task.seeds(split)) for split in SPLITS]
+    lines = [
+        ("task", f"{task.name}: {spec.type.replace('_', ' ')} of {spec.entity_table}, by {main_metric(spec.type)}"),
+        ("splits", f"train to {val}, validation to {test}, then test ({recipe.protocol})"),
+        ("seeds", "{:,} train, {:,} validation, {:,} test".format(*counts)),
+        ("labels", f"{balance(np.asarray(task.seeds('train').target))} in training"),
+    ]  # fmt: skip
+    if recipe.past_labels:
+        lines.append(("past labels", f"{task.database[KNOWN_LABELS].num_rows:,} rows"))
+    return lines
+
+
+def evaluation_grid(title: str, rows: Sequence[tuple[str, Mapping[str, Measure]]]) -> RenderableType:
+    """Returns the model and the rules, each measure with its interval; the best of each in bold."""
+    first = rows[0][1]
+    grid = new_grid(title, "", *(f"{m.name} {'↑' if m.higher_is_better else '↓'}" for m in first.values()))
+    for name, measures in rows:
+        cells = []
+        for measure in first:
+            values = [other[measure].value for _, other in rows]
+            known = [value for value in values if value is not None]
+            choose = max if measures[measure].higher_is_better else min
+            is_best = bool(known) and measures[measure].value == choose(known)
+            cells.append(Text(str(measures[measure]), style="bold" if is_best else ""))
+        grid.add_row(cell(name, "cyan"), *cells)
+    return grid
+
+
+def predictions_grid(table: pa.Table, most: int = _MOST_PREDICTIONS) -> Grid:
+    """Returns the highest scores; of several classes, where there is no one score, the first rows."""
+    has_score = "score" in table.column_names
+    ordered = table.sort_by([("score", "descending")]) if has_score else table
+    title = f"{table.num_rows:,} predictions"
+    if table.num_rows > most:
+        title += f", the {'highest' if has_score else 'first'} {most}"
+    right = tuple(name for name in table.column_names if name != "name")
+    grid = new_grid(title, *table.column_names, right=right)
+    for row in ordered.slice(0, most).to_pylist():
+        grid.add_row(*(cell(f"{v:.4f}" if isinstance(v, float) else v) for v in row.values()))
+    return grid

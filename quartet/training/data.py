@@ -1,0 +1,146 @@
+"""What models read: a `View` of a database, and the `TrainingData` of a task.
+
+Each part is built once and when it is first asked for: trees never wait for a graph, and networks never for columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from quartet.config import Protocol, Recipe
+from quartet.contexts import Context, sample, task_context
+from quartet.database import Database
+from quartet.evaluation import main_metric
+from quartet.features import FeatureTable, RelationalColumns
+from quartet.graph import TemporalGraph
+from quartet.listener import SILENT, Listener
+from quartet.tasks import SPLITS, Seeds, Split, Task
+from quartet.tokens import Tokenizer
+from quartet.training.outputs import Output, fit_output
+
+BATCH = 512  # seeds of a batch at inference: a fixed number, because its size decides the last bits
+_AT_ONCE = 32 * BATCH  # seeds that are sampled together: whole batches, so that their bits stay the same
+_graphs: WeakKeyDictionary[Database, TemporalGraph] = WeakKeyDictionary()
+
+
+def graph_of(database: Database) -> TemporalGraph:
+    """Returns the graph of a database, which is built once however many models read it."""
+    if database not in _graphs:
+        _graphs[database] = TemporalGraph.build(database)
+    return _graphs[database]
+
+
+@dataclass(eq=False)
+class View:
+    """A database as a model reads it: its features, and when they are asked for its graph or its columns."""
+
+    database: Database
+    features: FeatureTable
+    entity_table: str
+    recipe: Recipe
+
+    @property
+    def graph(self) -> TemporalGraph:
+        return graph_of(self.database)
+
+    @cached_property
+    def tokenizer(self) -> Tokenizer:
+        return Tokenizer(self.graph, self.features)
+
+    @cached_property
+    def columns(self) -> RelationalColumns:
+        rule = self.recipe.sampling.time_rule
+        return RelationalColumns.of(self.database, self.entity_table, self.features, rule)
+
+    def contexts(self, seeds: Seeds) -> Iterator[Context]:
+        """Yields the contexts of seeds, some at a time: memory does not grow with their number."""
+        for first in range(0, len(seeds), _AT_ONCE):
+            some = slice(first, first + _AT_ONCE)
+            part = Seeds(seeds.node[some], seeds.time[some], None)
+            yield sample(self.graph, part, self.recipe.sampling, torch.get_num_threads())
+
+
+def recipe_task(task: Task, recipe: Recipe, protocol: Protocol | None = None) -> Task:
+    """Returns the task as a recipe sees it: with past labels or without, under its protocol or another."""
+    return task.with_past_labels(protocol or recipe.protocol) if recipe.past_labels else task
+
+
+@dataclass(eq=False)
+class TrainingData:
+    """What a model is fitted to and validated with. Test labels are not among it."""
+
+    task: Task
+    recipe: Recipe
+    output: Output
+    features: FeatureTable
+    cache: Path | None = None
+    listener: Listener = SILENT
+
+    @staticmethod
+    def prepare(
+        task: Task, recipe: Recipe, cache: Path | None = None, listener: Listener = SILENT
+    ) -> TrainingData:
+        """Returns the data of a task, with features fitted at the train cut-off."""
+        task = recipe_task(task, recipe)
+        for finding in task.database.findings[len(task.full_database.findings) :]:
+            listener.finding(finding)
+        features = FeatureTable.fit(
+            task.database,
+            task.splits.val,
+            use_row_names=recipe.use_row_names,
+            text_model=recipe.text_model,
+        )
+        return TrainingData(task, recipe, fit_output(task), features, cache, listener)
+
+    @property
+    def metric(self) -> str:
+        return main_metric(self.task.spec.type)
+
+    @cached_property
+    def seeds(self) -> dict[Split, Seeds]:
+        """Returns the seeds of each split at the times up to which they may look."""
+        return {split: self.task.seeds_under(self.recipe.protocol, split) for split in SPLITS}
+
+    def labels(self, split: Split) -> NDArray[Any]:
+        return np.asarray(self.task.seeds(split).target)
+
+    @cached_property
+    def view(self) -> View:
+        return _TrainingView(
+            self.task.database, self.features, self.task.spec.entity_table, self.recipe, self
+        )
+
+    def context(self, split: Split) -> Context:
+        """Returns the contexts of a split, sampled once and then mapped from the cache."""
+        if split not in self._contexts:
+            self._contexts[split] = task_context(
+                self.task, self.view.graph, self.recipe.sampling, split, self.recipe.protocol, self.cache, self.listener
+            )  # fmt: skip
+        return self._contexts[split]
+
+    @cached_property
+    def _contexts(self) -> dict[Split, Context]:
+        return {}
+
+
+@dataclass(eq=False)
+class _TrainingView(View):
+    """A view that takes the contexts of a task's own seeds from the cache."""
+
+    data: TrainingData
+
+    def contexts(self, seeds: Seeds) -> Iterator[Context]:
+        for split, own in self.data.seeds.items():
+            if seeds is own:
+                yield self.data.context(split)
+                return
+        yield from super().contexts(seeds)

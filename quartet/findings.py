@@ -31,6 +31,17 @@ class Finding:
         return f"{self.level.value}[{self.code}] {self.message}" + (f". Fix: {self.fix}" if self.fix else "")
 
 
+class Findings(tuple[Finding, ...]):
+    """Findings that print one to a line."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self)) or "No problems found."
+
+    __repr__ = __str__
+
+
 def note(code: str, where: str, message: str, count: int = 0, fix: str = "") -> Finding:
     return Finding(Level.NOTE, code, where, message, count, fix)
 

@@ -1,7 +1,7 @@
-"""What predictions are judged by: metrics, calibration, and the rules that stand beside a model."""
+"""How predictions are judged: metrics, calibration, and the rules that stand beside a model."""
 
+from quartet.evaluation.boosting import MOST_TREES, PATIENCE, SETTINGS, lightgbm_for, task_settings
 from quartet.evaluation.calibration import Calibration
-from quartet.evaluation.counts import MOST_TREES, PATIENCE, SETTINGS, lightgbm_for, task_settings
 from quartet.evaluation.metrics import (
     Measure,
     calibration_bins,
@@ -11,29 +11,22 @@ from quartet.evaluation.metrics import (
     measures,
     selection_value,
 )
-from quartet.evaluation.rows import fit_baselines, knowing
-from quartet.features.counts import Columns, days_since, last_known, link_counts, own_columns, time_columns
+from quartet.evaluation.rules import Rule, fit_rules
 
 __all__ = [
     "MOST_TREES",
     "PATIENCE",
     "SETTINGS",
     "Calibration",
-    "Columns",
     "Measure",
+    "Rule",
     "calibration_bins",
     "check_selectable",
-    "days_since",
-    "fit_baselines",
+    "fit_rules",
     "higher_is_better",
-    "knowing",
-    "last_known",
     "lightgbm_for",
-    "link_counts",
     "main_metric",
     "measures",
-    "own_columns",
     "selection_value",
     "task_settings",
-    "time_columns",
 ]

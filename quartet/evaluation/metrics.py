@@ -1,4 +1,4 @@
-"""Metrics of predictions, each with the interval in which a repetition would likely find it. Only numpy.
+"""Metrics of predictions, each with a 95 % interval. Only numpy.
 
 A metric is a plain function of targets, scores and weights. The weight of a row is how often it counts, so that
 a resample is a vector of weights and no copy of the rows. A metric that the rows do not determine is None: never
@@ -10,7 +10,7 @@ value (regression).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 from quartet.errors import TaskError, UsageError, did_you_mean
 from quartet.tasks import TaskType
 
-Array = NDArray[Any]
-Floats = NDArray[np.float64]
-NUM_BINS = 10
-NUM_RESAMPLES = 1000
+_Array = NDArray[Any]
+_Floats = NDArray[np.float64]
+_NUM_BINS = 10
+_NUM_RESAMPLES = 1000
 _EPSILON = float(np.finfo(np.float64).eps)
 _INTERVAL = (2.5, 97.5)  # percentiles
 _NEED_TWO_CLASSES = ("roc_auc", "average_precision")
@@ -46,16 +46,11 @@ class Measure:
             return f"n/a ({self.undefined})"
         return f"{self.value:.4f}" + ("" if self.low is None else f" [{self.low:.4f}, {self.high:.4f}]")
 
-    def divided_by(self, scale: float, name: str) -> Measure:
-        """The same measure in units of `scale`."""
-        value, low, high = (None if x is None else x / scale for x in (self.value, self.low, self.high))
-        return replace(self, name=name, value=value, low=low, high=high)
-
 
 # --- binary classification ------------------------------------------------------------------------
 
 
-def roc_auc(target: Array, score: Array, weight: Floats | None = None) -> float | None:
+def roc_auc(target: _Array, score: _Array, weight: _Floats | None = None) -> float | None:
     """The chance that a positive row has a higher score than a negative one; a tie counts half."""
     _, negative, positive = _by_score(target, score, weight)
     pairs = positive.sum() * negative.sum()
@@ -63,7 +58,7 @@ def roc_auc(target: Array, score: Array, weight: Floats | None = None) -> float 
     return float((positive * beaten).sum() / pairs) if pairs else None
 
 
-def average_precision(target: Array, score: Array, weight: Floats | None = None) -> float | None:
+def average_precision(target: _Array, score: _Array, weight: _Floats | None = None) -> float | None:
     """The precision at each distinct score, averaged over the positive rows (scikit-learn's definition)."""
     _, negative, positive = _by_score(target, score, weight)
     if not positive.sum() or not negative.sum():
@@ -74,48 +69,47 @@ def average_precision(target: Array, score: Array, weight: Floats | None = None)
     return float((best_first * precision).sum() / hits[-1])
 
 
-def brier(target: Array, score: Array, weight: Floats | None = None) -> float:
+def brier(target: _Array, score: _Array, weight: _Floats | None = None) -> float:
     """The mean squared difference of probability and outcome."""
     return _mean((score - target) ** 2, weight)
 
 
-def calibration_error(target: Array, score: Array, weight: Floats | None = None) -> float:
+def calibration_error(target: _Array, score: _Array, weight: _Floats | None = None) -> float:
     """The expected calibration error: the mean, over rows, of |share of positives − mean score| in the row's bin.
 
-    In a resample rows stand repeatedly, which makes this error larger: its interval lies a little too high.
+    Resamples repeat rows, which makes this error larger: its interval lies a little too high.
     """
-    count, said, came = calibration_bins(target, score, weight)
-    return float(np.abs(came - said).sum() / count.sum())
+    count, sum_of_scores, num_positive = calibration_bins(target, score, weight)
+    return float(np.abs(num_positive - sum_of_scores).sum() / count.sum())
 
 
 def calibration_bins(
-    target: Array, score: Array, weight: Floats | None = None
-) -> tuple[Floats, Floats, Floats]:
-    """Of ten bins of equal count, by score: how many rows, the sum of their scores, and how many are positive.
+    target: _Array, score: _Array, weight: _Floats | None = None
+) -> tuple[_Floats, _Floats, _Floats]:
+    """Returns the number of rows, the sum of scores and the number of positives in ten bins of equal count, by score.
 
-    Rows of equal score stay together, in the bin where their middle falls, so that the order of the rows decides
-    nothing; a bin that this leaves empty has zeros.
+    Rows of equal score stay together, in the bin where their middle falls, so that the order of the rows does not
+    matter; a bin that this leaves empty has zeros.
     """
     value, negative, positive = _by_score(target, score, weight)
     count = negative + positive
     middle = np.cumsum(count) - count / 2
-    bins = np.minimum(NUM_BINS * middle / count.sum(), NUM_BINS - 1).astype(np.int64)
+    bins = np.minimum(_NUM_BINS * middle / count.sum(), _NUM_BINS - 1).astype(np.int64)
+    rows, scores, positives = (
+        np.asarray(np.bincount(bins, x, _NUM_BINS), np.float64) for x in (count, count * value, positive)
+    )
+    return rows, scores, positives
 
-    def sums(part: Floats) -> Floats:
-        return np.asarray(np.bincount(bins, part, NUM_BINS), np.float64)
 
-    return sums(count), sums(count * value), sums(positive)
-
-
-def log_loss(target: Array, score: Array, weight: Floats | None = None) -> float:
+def log_loss(target: _Array, score: _Array, weight: _Floats | None = None) -> float:
     """The mean of −log of the probability given to what came; probabilities are at least 2.2e-16."""
     by_class = np.column_stack([1 - score, score]) if score.ndim == 1 else score
     given = by_class[np.arange(len(target)), target]
     return _mean(-np.log(np.clip(given, _EPSILON, 1 - _EPSILON)), weight)
 
 
-def _by_score(target: Array, score: Array, weight: Floats | None) -> tuple[Array, Floats, Floats]:
-    """The distinct scores, ascending, and the weight of the negative and of the positive rows of each."""
+def _by_score(target: _Array, score: _Array, weight: _Floats | None) -> tuple[_Array, _Floats, _Floats]:
+    """Returns the distinct scores, ascending, and the weight of the negative and of the positive rows of each."""
     order = np.argsort(score, kind="stable")
     score, target = score[order], target[order]
     weight = np.ones(len(score)) if weight is None else weight[order]
@@ -127,28 +121,17 @@ def _by_score(target: Array, score: Array, weight: Floats | None) -> tuple[Array
 # --- regression -----------------------------------------------------------------------------------
 
 
-def mae(target: Array, score: Array, weight: Floats | None = None) -> float:
+def mae(target: _Array, score: _Array, weight: _Floats | None = None) -> float:
     """The mean absolute error."""
     return _mean(np.abs(target - score), weight)
 
 
-def nmae(target: Array, score: Array, train_target: Array) -> float | None:
-    """The mean absolute error over the standard deviation (n − 1) of the training targets, as in RelBench 3."""
-    scale = train_scale(train_target)
-    return mae(target, score) / scale if scale else None
-
-
-def train_scale(train_target: Array) -> float | None:
-    """What `nmae` divides by; None where the training targets do not differ."""
-    return float(np.std(train_target, ddof=1)) or None if len(train_target) > 1 else None
-
-
-def rmse(target: Array, score: Array, weight: Floats | None = None) -> float:
+def rmse(target: _Array, score: _Array, weight: _Floats | None = None) -> float:
     """The root of the mean squared error."""
     return float(np.sqrt(_mean((target - score) ** 2, weight)))
 
 
-def r2(target: Array, score: Array, weight: Floats | None = None) -> float | None:
+def r2(target: _Array, score: _Array, weight: _Floats | None = None) -> float | None:
     """The share of the targets' variance that the scores explain; None where the targets do not differ."""
     variance = _mean((target - _mean(target, weight)) ** 2, weight)
     return 1 - _mean((target - score) ** 2, weight) / variance if variance else None
@@ -157,12 +140,12 @@ def r2(target: Array, score: Array, weight: Floats | None = None) -> float | Non
 # --- multiclass classification --------------------------------------------------------------------
 
 
-def accuracy(target: Array, score: Array, weight: Floats | None = None) -> float:
+def accuracy(target: _Array, score: _Array, weight: _Floats | None = None) -> float:
     """The share of rows whose class has the highest score; of equal scores the first class counts."""
     return _mean(score.argmax(axis=1) == target, weight)
 
 
-def macro_f1(target: Array, score: Array, weight: Floats | None = None) -> float:
+def macro_f1(target: _Array, score: _Array, weight: _Floats | None = None) -> float:
     """The mean F1 of the classes that occur among targets or predictions, each counting the same."""
     guess, num = score.argmax(axis=1), score.shape[1]
     weight = np.ones(len(target)) if weight is None else weight
@@ -172,16 +155,16 @@ def macro_f1(target: Array, score: Array, weight: Floats | None = None) -> float
     return float((2 * both[occurs] / either[occurs]).mean())
 
 
-def _mean(values: Array, weight: Floats | None) -> float:
+def _mean(values: _Array, weight: _Floats | None) -> float:
     return float(np.average(values, weights=weight))
 
 
 # --- all metrics of a task ------------------------------------------------------------------------
 
-Metric = Callable[[Array, Array, Floats | None], float | None]
+_Metric = Callable[[_Array, _Array, _Floats | None], float | None]
 
 # By task type, the main metric first. RelBench scores AUROC and (N)MAE, and has none for multiclass tasks.
-_METRICS: dict[TaskType, dict[str, Metric]] = {
+_METRICS: dict[TaskType, dict[str, _Metric]] = {
     "binary_classification": {
         "roc_auc": roc_auc,
         "average_precision": average_precision,
@@ -196,7 +179,7 @@ _HIGHER_IS_BETTER = {"roc_auc", "average_precision", "r2", "accuracy", "macro_f1
 
 
 def main_metric(task_type: TaskType) -> str:
-    """The metric by which models for such a task are chosen and compared."""
+    """Returns the metric by which models for such a task are chosen and compared."""
     return next(iter(_metrics_of(task_type)))
 
 
@@ -206,16 +189,17 @@ def higher_is_better(metric: str) -> bool:
 
 def measures(
     task_type: TaskType,
-    target: Array,
-    score: Array,
+    target: _Array,
+    score: _Array,
     *,
-    entity: Array | None = None,
-    train_target: Array | None = None,
-    num_resamples: int = NUM_RESAMPLES,
+    entity: _Array | None = None,
+    train_target: _Array | None = None,
+    num_resamples: int = _NUM_RESAMPLES,
     rng_seed: int = 0,
 ) -> dict[str, Measure]:
-    """All metrics of a task's predictions, the main one first; `nmae` too where `train_target` is given.
+    """Returns all metrics of a task's predictions, the main one first; `nmae` too where `train_target` is given.
 
+    `nmae` is the mean absolute error over the standard deviation (n − 1) of the training targets, as in RelBench 3.
     The interval is that of the percentile bootstrap. Rows of one entity depend on each other, so with `entity`
     (an id for each row) whole entities are drawn, otherwise rows. Resamples in which a metric is undefined are
     left out of its interval; there is none where fewer than two rows or entities could be drawn.
@@ -224,34 +208,43 @@ def measures(
     if score.ndim == 1:  # then the stable sorts of the metrics find their work done in every resample
         order = np.argsort(score, kind="stable")
         target, score, entity = target[order], score[order], None if entity is None else entity[order]
-    reasons = {name: why_undefined(name, target, score) for name in _metrics_of(task_type)}
-    defined = {name: metric for name, metric in _metrics_of(task_type).items() if not reasons[name]}
-    drawn = _draw(defined, target, score, _resamples(len(target), entity, num_resamples, rng_seed))
+    metrics = _metrics_of(task_type)
+    reasons = {name: _why_undefined(name, target, score) for name in metrics}
+    drawn: dict[str, list[float]] = {name: [] for name in metrics}
+    for weight in _resamples(len(target), entity, num_resamples, rng_seed):
+        for name, metric in metrics.items():
+            value = None if reasons[name] else metric(target, score, weight)
+            if value is not None:
+                drawn[name].append(value)
     found = {}
-    for name, reason in reasons.items():
-        value = None if reason else defined[name](target, score, None)
-        found[name] = Measure(name, value, *_ends(drawn.get(name, [])), higher_is_better(name), reason)
-    return found if train_target is None else _with_nmae(found, train_target)
+    for name, metric in metrics.items():
+        value = None if reasons[name] else metric(target, score, None)
+        low, high = map(float, np.percentile(drawn[name], _INTERVAL)) if drawn[name] else (None, None)
+        found[name] = Measure(name, value, low, high, higher_is_better(name), reasons[name])
+    return found if train_target is None else {**found, "nmae": _nmae(found["mae"], train_target)}
 
 
-def selection_score(task_type: TaskType, target: Array, score: Array) -> float:
-    """The main metric of validation rows, turned so that more is better; an error where it has no value."""
-    value = selection_value(task_type, target, score)
-    return value if higher_is_better(main_metric(task_type)) else -value
+def _nmae(mae: Measure, train_target: _Array) -> Measure:
+    scale = float(np.std(train_target, ddof=1)) if len(train_target) > 1 else 0.0
+    if not scale:
+        reason = f"no two of the {len(train_target):,} training targets differ"
+        return Measure("nmae", None, None, None, False, reason)
+    value, low, high = (None if x is None else x / scale for x in (mae.value, mae.low, mae.high))
+    return replace(mae, name="nmae", value=value, low=low, high=high)
 
 
-def selection_value(task_type: TaskType, target: Array, score: Array) -> float:
-    """The main metric of validation rows; an error where it has no value."""
+def selection_value(task_type: TaskType, target: _Array, score: _Array) -> float:
+    """Returns the main metric of validation rows; an error where it has no value."""
     check_selectable(task_type, target)
     main = measures(task_type, target, score, num_resamples=0)[main_metric(task_type)]
     assert main.value is not None
     return main.value
 
 
-def check_selectable(task_type: TaskType, target: Array) -> None:
-    """An error if no model can be selected by the main metric of these validation rows."""
+def check_selectable(task_type: TaskType, target: _Array) -> None:
+    """Refuses validation rows by whose main metric no model can be selected."""
     name = main_metric(task_type)
-    reason = why_undefined(name, target, np.empty(0))
+    reason = _why_undefined(name, target, np.empty(0))
     if reason:
         raise TaskError(
             "L06",
@@ -260,8 +253,8 @@ def check_selectable(task_type: TaskType, target: Array) -> None:
         )
 
 
-def why_undefined(metric: str, target: Array, score: Array) -> str:
-    """What keeps a metric from having a value on these rows; nothing if it has one."""
+def _why_undefined(metric: str, target: _Array, score: _Array) -> str:
+    """Returns why a metric has no value on these rows; an empty text if it has one."""
     if not len(target):
         return "no rows"
     if metric in _NEED_TWO_CLASSES and target.min() == target.max():
@@ -275,7 +268,7 @@ def why_undefined(metric: str, target: Array, score: Array) -> str:
     return ""
 
 
-def _metrics_of(task_type: TaskType) -> dict[str, Metric]:
+def _metrics_of(task_type: TaskType) -> dict[str, _Metric]:
     if task_type not in _METRICS:
         raise UsageError(
             "C01",
@@ -284,8 +277,8 @@ def _metrics_of(task_type: TaskType) -> dict[str, Metric]:
     return _METRICS[task_type]
 
 
-def _checked(task_type: TaskType, target: Array, score: Array) -> tuple[Array, Floats]:
-    """Targets and scores as arrays that fit together; anything else is a mistake of the caller."""
+def _checked(task_type: TaskType, target: _Array, score: _Array) -> tuple[_Array, _Floats]:
+    """Returns targets and scores as arrays that fit together; anything else is a mistake of the caller."""
     target, score = np.asarray(target), np.asarray(score, dtype=np.float64)
     if len(target) != len(score):
         raise ValueError(f"{len(score)} scores for {len(target)} targets")
@@ -296,39 +289,11 @@ def _checked(task_type: TaskType, target: Array, score: Array) -> tuple[Array, F
     return target, score
 
 
-def _resamples(num_rows: int, entity: Array | None, count: int, rng_seed: int) -> Iterator[Floats]:
-    """How often each row counts, for each resample: as often as its entity (or it) was drawn."""
+def _resamples(num_rows: int, entity: _Array | None, count: int, rng_seed: int) -> Iterator[_Floats]:
+    """Yields for each resample how often each row counts: as often as its entity (or it) was drawn."""
     unit = np.arange(num_rows) if entity is None else np.unique(entity, return_inverse=True)[1]
     num_units = int(unit.max()) + 1 if num_rows else 0
     rng = np.random.default_rng(rng_seed)
     for _ in range(count if num_units > 1 else 0):
         times_drawn = np.bincount(rng.integers(0, num_units, num_units), minlength=num_units)
         yield times_drawn[unit].astype(np.float64)
-
-
-def _draw(
-    metrics: Mapping[str, Metric], target: Array, score: Array, weights: Iterator[Floats]
-) -> dict[str, list[float]]:
-    """The values of each metric in the resamples in which it has one."""
-    drawn: dict[str, list[float]] = {name: [] for name in metrics}
-    for weight in weights:
-        for name, metric in metrics.items():
-            value = metric(target, score, weight)
-            if value is not None:
-                drawn[name].append(value)
-    return drawn
-
-
-def _ends(drawn: list[float]) -> tuple[float | None, float | None]:
-    if not drawn:
-        return None, None
-    low, high = np.percentile(drawn, _INTERVAL)
-    return float(low), float(high)
-
-
-def _with_nmae(found: dict[str, Measure], train_target: Array) -> dict[str, Measure]:
-    scale = train_scale(train_target)
-    if scale:
-        return {**found, "nmae": found["mae"].divided_by(scale, "nmae")}
-    reason = f"no two of the {len(train_target):,} training targets differ"
-    return {**found, "nmae": Measure("nmae", None, None, None, False, reason)}

@@ -1,116 +1,133 @@
-"""The rules without a model: a constant, and means of the labels that an entity had before.
+"""Rules: predictions without a network, against which a model is judged.
 
-A label (entity, t, y) of a task with horizon h tells what happens in (t, t + h]: it is known at t + h. A seed
+A label (entity, t, y) of a task with horizon h tells what happens in (t, t + h] and is known at t + h. A seed
 sees only labels known at its time; where the horizon is 0, only those of earlier times, never its own.
 
-Everything is fitted on training labels. As the history of an entity, labels of validation count too, once they
-are known; those of test are in no history unless they are given to `knowing`, as the rolling protocol does. Of a task
-with `history` the rules know the labels that the models know.
+Everything is fitted to training labels. Labels of validation belong to the past of an entity too, once they are
+known; those of test do not unless they are given to `knowing`, as the rolling protocol does. The rules of a task
+with past labels know the labels that its models know.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from quartet.evaluation.metrics import main_metric, selection_score
-from quartet.features import Timeline
-from quartet.tasks import Seeds, Task, joined
+from quartet.errors import ResourceError
+from quartet.evaluation.counts import CountTrees
+from quartet.evaluation.metrics import higher_is_better, main_metric, selection_value
+from quartet.features import FeatureTable, Timeline
+from quartet.findings import note
+from quartet.listener import SILENT, Listener
+from quartet.tasks import Seeds, Task
 
-Floats = NDArray[np.float64]
-LAST = 12
-PSEUDO_LABELS = (2.0, 4.0, 8.0)
+_Floats = NDArray[np.float64]
+_LAST = 12
+_PSEUDO_LABELS = (2.0, 4.0, 8.0)
+
+
+class Rule(Protocol):
+    """A rule that was fitted to a task."""
+
+    @property
+    def name(self) -> str: ...
+
+    def predict(self, seeds: Seeds) -> _Floats:
+        """Returns a score for each seed (one for each class), at the time up to which it may look."""
+        ...
+
+    def knowing(self, labels: Seeds) -> Rule:
+        """Returns the same rule where more labels are known, each once its window has closed."""
+        ...
+
+
+def fit_rules(task: Task, features: FeatureTable, listener: Listener = SILENT) -> list[Rule]:
+    """Returns all rules of a task, the plainest first; the listener hears which had to be left out."""
+    rules: list[Rule] = [Constant.fit(task), entity_mean(task), last_labels(task)]
+    try:
+        rules.append(CountTrees.fit(task, features))
+    except ResourceError as error:
+        listener.finding(note(error.code, task.name, f"{error.what}; it is left out", 1, error.fix))
+    return rules
 
 
 @dataclass(frozen=True, eq=False)
 class Constant:
     """The same score for every seed: the share of positives or of each class, or the median."""
 
-    score: Floats  # (1,), or (C,) where each of C classes has a score
+    score: _Floats  # (1,), or (C,) where each of C classes has a score
     name: ClassVar[str] = "constant"
 
     @staticmethod
     def fit(task: Task) -> Constant:
-        labels = target_columns(task, task.seeds("train"))
+        labels = _target_columns(task, task.seeds("train"))
         middle = np.median if task.spec.type == "regression" else np.mean
         return Constant(np.asarray(middle(labels, axis=0), dtype=np.float64))
 
-    def predict(self, seeds: Seeds) -> Floats:
+    def predict(self, seeds: Seeds) -> _Floats:
         return _scores(np.tile(self.score, (len(seeds), 1)))
 
-
-@dataclass(frozen=True, eq=False)
-class History:
-    """Labels by (entity, when they are known)."""
-
-    timeline: Timeline
-    labels: Floats  # (E, 1 or C), in the order of the timeline
-
-    @staticmethod
-    def of(task: Task, seeds: Seeds) -> History:
-        timeline = Timeline.of(seeds.node, task.spec.known_at(seeds.time))
-        return History(timeline, target_columns(task, seeds)[timeline.order])
-
-    def sums(self, seeds: Seeds, most: int | None) -> tuple[Floats, NDArray[np.int64]]:
-        """For each seed the sum of the last labels of its entity that it sees (`most`, or all), and how many."""
-        begin, end = self.timeline.until(seeds.node, seeds.time)
-        begin = begin if most is None else np.maximum(begin, end - most)
-        return _range_sums(self.labels, begin, end), end - begin
+    def knowing(self, labels: Seeds) -> Constant:  # noqa: ARG002 (it is fitted to train alone)
+        return self
 
 
 @dataclass(frozen=True, eq=False)
 class PastLabels:
-    """The mean of an entity's past labels and of `num_pseudo` labels that equal `prior`."""
+    """The mean of the last labels of an entity (`most`, or all) and of `num_pseudo` labels that equal `prior`."""
 
     name: str
-    most: int | None
-    num_pseudo: float
-    prior: Floats  # (1,) or (C,)
     task: Task
     known: Seeds
-    history: History
+    most: int | None
+    num_pseudo: float
+    prior: _Floats  # (1,) or (C,)
+    timeline: Timeline
+    labels: _Floats  # (E, 1 or C), in the order of the timeline
 
     @staticmethod
-    def of(name: str, task: Task, most: int | None, num_pseudo: float, prior: Floats) -> PastLabels:
-        known = task.known_labels()
-        return PastLabels(name, most, num_pseudo, prior, task, known, History.of(task, known))
+    def of(
+        name: str, task: Task, known: Seeds, most: int | None, num_pseudo: float, prior: _Floats
+    ) -> PastLabels:
+        timeline = Timeline.of(known.node, task.spec.known_at(known.time))
+        labels = _target_columns(task, known)[timeline.order]
+        return PastLabels(name, task, known, most, num_pseudo, prior, timeline, labels)
+
+    def predict(self, seeds: Seeds) -> _Floats:
+        begin, end = self.timeline.until(seeds.node, seeds.time)
+        begin = begin if self.most is None else np.maximum(begin, end - self.most)
+        weight = (end - begin + self.num_pseudo)[:, None]
+        total = _range_sums(self.labels, begin, end) + self.num_pseudo * self.prior
+        return _scores(np.where(weight, total / np.where(weight, weight, 1.0), self.prior))
 
     def knowing(self, labels: Seeds) -> PastLabels:
-        """The same rule where more labels belong to the history of their entities."""
         if self.task.past_labels is not None:  # it has all of them already
             return self
-        known = joined(self.known, labels)
-        return replace(self, known=known, history=History.of(self.task, known))
-
-    def predict(self, seeds: Seeds) -> Floats:
-        """A score for each seed, at the time up to which it may look; the prior where there is no label."""
-        total, count = self.history.sums(seeds, self.most)
-        weight = (count + self.num_pseudo)[:, None]
-        means = (total + self.num_pseudo * self.prior) / np.where(weight, weight, 1.0)
-        return _scores(np.where(weight, means, self.prior))
+        known = self.known.joined_with(labels)
+        return PastLabels.of(self.name, self.task, known, self.most, self.num_pseudo, self.prior)
 
 
 def entity_mean(task: Task) -> PastLabels:
-    """The mean of all labels that an entity had before, the constant where it had none."""
-    return PastLabels.of("entity mean", task, None, 0.0, Constant.fit(task).score)
+    """Returns the rule of the mean of all labels that an entity had before, the constant where it had none."""
+    return PastLabels.of("entity mean", task, task.known_labels(), None, 0.0, Constant.fit(task).score)
 
 
 def last_labels(task: Task) -> PastLabels:
-    """The smoothed mean of the last 12 labels of an entity; how much it is smoothed, validation decides."""
-    prior = target_columns(task, task.seeds("train")).mean(axis=0)
-    rule = PastLabels.of(f"last {LAST} labels", task, LAST, 0.0, prior)
-    val = task.seeds("val")
-    rules = [replace(rule, num_pseudo=number) for number in PSEUDO_LABELS]
+    """Returns the rule of the smoothed mean of an entity's last 12 labels; validation decides how smooth it is."""
+    prior = _target_columns(task, task.seeds("train")).mean(axis=0)
+    rule = PastLabels.of(f"last {_LAST} labels", task, task.known_labels(), _LAST, 0.0, prior)
+    kind, val = task.spec.type, task.seeds("val")
+    sign = 1 if higher_is_better(main_metric(kind)) else -1
+    rules = [replace(rule, num_pseudo=number) for number in _PSEUDO_LABELS]
     return max(
-        rules, key=lambda rule: selection_score(task.spec.type, np.asarray(val.target), rule.predict(val))
+        rules, key=lambda rule: sign * selection_value(kind, np.asarray(val.target), rule.predict(val))
     )
 
 
-def target_columns(task: Task, seeds: Seeds) -> Floats:
-    """The targets as columns: one, or for a multiclass task one for each class, 1 where it is the seed's."""
+def _target_columns(task: Task, seeds: Seeds) -> _Floats:
+    """Returns the targets as one column, or for a multiclass task as one column of 0 and 1 for each class."""
     main_metric(task.spec.type)  # an error where targets are no numbers
     target = np.asarray(seeds.target)
     if task.classes is None:
@@ -118,9 +135,11 @@ def target_columns(task: Task, seeds: Seeds) -> Floats:
     return np.asarray(np.eye(len(task.classes))[target])
 
 
-def _range_sums(values: Floats, begin: NDArray[np.int64], end: NDArray[np.int64]) -> Floats:
-    """The sum of each `values[begin:end]`, made of these alone: differences of running sums would carry a bit
-    of what stands before them."""
+def _range_sums(values: _Floats, begin: NDArray[np.int64], end: NDArray[np.int64]) -> _Floats:
+    """Returns the sum of each `values[begin:end]`, made of these alone.
+
+    Differences of running sums would carry a bit of what stands before them.
+    """
     order = np.argsort(begin, kind="stable")  # else what lies between two ranges would be summed as well
     edges = np.column_stack([begin[order], end[order]]).ravel()
     padded = np.concatenate([values, np.zeros((1, values.shape[1]))])
@@ -130,6 +149,6 @@ def _range_sums(values: Floats, begin: NDArray[np.int64], end: NDArray[np.int64]
     return sums
 
 
-def _scores(columns: Floats) -> Floats:
-    """Scores as metrics take them: (S,), or (S, C) for C classes."""
+def _scores(columns: _Floats) -> _Floats:
+    """Returns scores as metrics take them: (S,), or (S, C) for C classes."""
     return columns[:, 0] if columns.shape[1] == 1 else columns

@@ -1,20 +1,23 @@
-"""Tasks: what to predict, for whom, when, and how it is split; labels, the test vault, and lint."""
+"""Tasks: what to predict, for whom, when, and how it is split; labels, the test vault, and checks."""
 
+from quartet.tasks.binding import early_text
+from quartet.tasks.checks import check_labels, lint
 from quartet.tasks.export import write_relbench
-from quartet.tasks.labels import LabelColumns, early_text, read_labels
-from quartet.tasks.past_labels import TABLE, past_label_findings, with_past_labels
+from quartet.tasks.labels import LabelColumns, read_labels
+from quartet.tasks.past_labels import KNOWN_LABELS, past_label_findings
 from quartet.tasks.record import TaskRecord
 from quartet.tasks.sandbox import run_task_sql
-from quartet.tasks.seeds import Seeds, joined
+from quartet.tasks.seeds import Links, Seeds
 from quartet.tasks.spec import TaskSpec, TaskType
 from quartet.tasks.splits import SPLITS, Split, Splits, forecast_times
-from quartet.tasks.task import Task, check_labels, task_names
+from quartet.tasks.task import Task, task_names
 from quartet.tasks.vault import balance
 
 __all__ = [
+    "KNOWN_LABELS",
     "SPLITS",
-    "TABLE",
     "LabelColumns",
+    "Links",
     "Seeds",
     "Split",
     "Splits",
@@ -26,11 +29,10 @@ __all__ = [
     "check_labels",
     "early_text",
     "forecast_times",
-    "joined",
+    "lint",
     "past_label_findings",
     "read_labels",
     "run_task_sql",
     "task_names",
-    "with_past_labels",
     "write_relbench",
 ]

@@ -1,4 +1,4 @@
-"""History: the labels of a task that are already known, as one more table of its database.
+"""Past labels: the labels of a task that are already known, as one more table of its database.
 
     known_labels
       entity    links to the entity table
@@ -8,7 +8,7 @@
 A row of this table is like any other: samplers find it, features are fitted to it, and the causal predicate decides
 who sees it. No seed sees its own label, nor one whose window is still open.
 
-Labels of a forecast are made by the task's SQL at times that neither the data nor who is asked about can move, and
+Labels of a forecast are made by the task's SQL at times that depend neither on the data nor on who is asked about, and
 each from what was known when its window closed. So they reach as far as the data do: also where no split has a
 seed, and in a database that has grown since training.
 """
@@ -24,46 +24,41 @@ import pyarrow.compute as pc
 
 from quartet.causal import visible
 from quartet.database import FACTS, Database, ForeignKey, TableSchema, TimeColumn
-from quartet.errors import SchemaError, TaskError, examples
+from quartet.errors import SchemaError, TaskError
 from quartet.findings import Finding, note
-from quartet.tasks.labels import (
-    LabelColumns,
-    check_columns,
-    closed_labels,
-    column_labels,
-    has_label,
-    label_times,
-)
+from quartet.tasks.binding import repeated_labels
+from quartet.tasks.labels import LabelColumns, closed_labels, column_labels, has_label, label_times
 from quartet.tasks.seeds import Seeds
 from quartet.tasks.spec import TaskSpec
 from quartet.tasks.splits import Splits, past_label_times
 from quartet.times import show_instant, to_arrow
 
-TABLE = "known_labels"
-ENTITY, KNOWN_AT, LABEL = "entity", "known_at", "label"
+KNOWN_LABELS = "known_labels"
+_ENTITY, _KNOWN_AT, _LABEL = "entity", "known_at", "label"
 
 
 def with_past_labels(
     database: Database, spec: TaskSpec, splits: Splits, upto: int, labels: pa.Table | None = None
 ) -> Database:
-    """A database with the table of all labels that are known at a time.
+    """Returns the database with the table of all labels that are known at a time.
 
     `labels` are the task's label rows, where neither SQL nor a column can tell them.
     """
-    if TABLE in database.tables:
+    if KNOWN_LABELS in database.tables:
         raise SchemaError(
             "S15",
-            f'the known labels of task "{spec.name}" become a table "{TABLE}", but the database has one of that name',
-            "rename that table, or train without history",
+            f'the past labels of task "{spec.name}" become a table "{KNOWN_LABELS}", but the database has one of '
+            "that name",
+            "rename that table, or train without past labels",
         )
     schema = _schema(database, spec)
     if labels is None:
         labels = derived_labels(database, spec, splits, upto)
-    return database.adding(TABLE, label_table(database, spec, labels, upto), schema)
+    return database.adding(KNOWN_LABELS, _label_table(database, spec, labels, upto), schema)
 
 
 def past_label_findings(spec: TaskSpec) -> list[Finding]:
-    """What a user of the history should know about when its labels count as known."""
+    """Returns a note where past labels count as known right after their rows."""
     if spec.horizon or spec.known_after:
         return []
     text = f'labels of "{spec.target_col}" count as known right after the time of their rows'
@@ -72,67 +67,55 @@ def past_label_findings(spec: TaskSpec) -> list[Finding]:
 
 
 def derived_labels(database: Database, spec: TaskSpec, splits: Splits, upto: int) -> pa.Table:
-    """The label rows that a database itself tells at a time, by the task's SQL or its column."""
+    """Returns the label rows that follow from a database at a time, by the task's SQL or its column."""
     if spec.kind == "autocomplete":
         return column_labels(spec, database)
     if spec.kind != "forecast":
         raise TaskError(
             "L01",
-            f'the labels of task "{spec.name}" are in a table of their own, and the database does not tell them',
+            f'the labels of task "{spec.name}" are in a table of their own and do not follow from the database',
             "give the label rows that are known by now: `--labels FILE`, in Python `labels=`",
         )
     first = database.span[0] if database.span else upto  # without a dated row no window has closed
     last = upto - (spec.known_at(0) - spec.horizon)
-    return closed_labels(
-        spec, database, past_label_times(splits, spec.horizon, spec.num_eval_times, first, last)
-    )
-
-
-def label_table(database: Database, spec: TaskSpec, labels: pa.Table, upto: int) -> pa.Table:
-    """Label rows as rows of `known_labels`: each once, with a label, and known at a time."""
-    where = f'the known labels of task "{spec.name}"'
-    columns = LabelColumns.of(spec, database[spec.entity_table])
-    labels = check_columns(labels, columns, where)
-    labels = labels.filter(has_label(labels[columns.target]))
-    known_at = spec.known_at(label_times(labels[columns.time], columns, where))
-    label = labels[columns.target]
-    if spec.type == "regression":  # the last bits of a sum depend on the order of its rows
-        label = label.cast(pa.float32(), safe=False)
-    table = pa.table([labels[columns.entity], to_arrow(known_at), label], names=[ENTITY, KNOWN_AT, LABEL])
-    rows = table.filter(pa.array(visible(known_at, upto))).group_by([ENTITY, KNOWN_AT], use_threads=False)
-    once = rows.aggregate([(LABEL, "first"), (LABEL, "count_distinct")])
-    _check_repeats(once, spec, where)
-    once = once.select([ENTITY, KNOWN_AT, f"{LABEL}_first"]).rename_columns([ENTITY, KNOWN_AT, LABEL])
-    return once.sort_by([(KNOWN_AT, "ascending"), (ENTITY, "ascending")])
-
-
-def _check_repeats(rows: pa.Table, spec: TaskSpec, where: str) -> None:
-    clash = rows.filter(pc.greater(rows[f"{LABEL}_count_distinct"], 1))
-    if clash.num_rows:
-        first = clash.slice(0, 3)
-        times = pc.cast(first[KNOWN_AT], pa.int64()).to_numpy() - spec.known_at(0)
-        pairs = zip(first[ENTITY].to_pylist(), times, strict=True)
-        shown = [f"{entity} at {show_instant(int(time))}" for entity, time in pairs]
-        raise TaskError(
-            "L10",
-            f"{where}: {clash.num_rows:,} seeds stand there twice with different labels {examples(shown)}",
-            "keep one label for each (entity, time)",
-        )
+    times = past_label_times(splits, spec.horizon, spec.num_eval_times, first, last)
+    return closed_labels(spec, database, times)
 
 
 def past_label_seeds(database: Database, spec: TaskSpec, classes: Sequence[Any] | None) -> Seeds:
-    """The rows of `known_labels` as the seeds whose labels they were."""
-    table = database[TABLE]
-    rows = next(relation.rows for relation in database.relations if relation.table == TABLE)
-    label, has_target = table.data[LABEL], np.ones(table.num_rows, dtype=bool)
+    """Returns the rows of `known_labels` as the seeds whose labels they were."""
+    table = database[KNOWN_LABELS]
+    rows = next(relation.rows for relation in database.relations if relation.table == KNOWN_LABELS)
+    label, has_target = table.data[_LABEL], np.ones(table.num_rows, dtype=bool)
     if spec.type != "regression":
         label = pc.index_in(label, pa.array([0, 1] if classes is None else classes).cast(label.type))
         has_target = label.is_valid().to_numpy()  # training may not have had a class that came up since
         label = label.fill_null(-1)
-    seeds = Seeds(
-        rows + database.offsets[spec.entity_table], table.known_at - spec.known_at(0), label.to_numpy()
-    )
-    return seeds.select((rows >= 0) & has_target)
+    node, time = rows + database.offsets[spec.entity_table], table.known_at - spec.known_at(0)
+    return Seeds(node, time, label.to_numpy()).select((rows >= 0) & has_target)
+
+
+def _label_table(database: Database, spec: TaskSpec, labels: pa.Table, upto: int) -> pa.Table:
+    """Returns label rows as rows of `known_labels`: each once, with a label, and known at a time."""
+    where = f'the past labels of task "{spec.name}"'
+    columns = LabelColumns.of(spec, database[spec.entity_table])
+    labels = columns.select(labels, where)
+    labels = labels.filter(has_label(labels[columns.target]))
+    known_at = spec.known_at(label_times(labels[columns.time], where))
+    label = labels[columns.target]
+    if spec.type == "regression":  # the last bits of a sum depend on the order of its rows
+        label = label.cast(pa.float32(), safe=False)
+    table = pa.table([labels[columns.entity], to_arrow(known_at), label], names=[_ENTITY, _KNOWN_AT, _LABEL])
+    rows = table.filter(pa.array(visible(known_at, upto))).group_by([_ENTITY, _KNOWN_AT], use_threads=False)
+    once = rows.aggregate([(_LABEL, "first"), (_LABEL, "count_distinct")])
+    clash = once.filter(pc.greater(once[f"{_LABEL}_count_distinct"], 1))
+    if clash.num_rows:
+        times = pc.cast(clash[_KNOWN_AT], pa.int64()).to_numpy()[:3] - spec.known_at(0)
+        pairs = zip(clash[_ENTITY].to_pylist(), times, strict=False)
+        shown = [f"{entity} at {show_instant(int(time))}" for entity, time in pairs]
+        raise repeated_labels(where, clash.num_rows, shown)
+    once = once.select([_ENTITY, _KNOWN_AT, f"{_LABEL}_first"]).rename_columns([_ENTITY, _KNOWN_AT, _LABEL])
+    return once.sort_by([(_KNOWN_AT, "ascending"), (_ENTITY, "ascending")])
 
 
 def _schema(database: Database, spec: TaskSpec) -> TableSchema:
@@ -141,12 +124,12 @@ def _schema(database: Database, spec: TaskSpec) -> TableSchema:
         raise TaskError("L07", f'labels of task "{spec.name}" are sets of rows, which no cell can hold')
     if len(entity.primary_key) != 1:
         raise TaskError(
-            "L11", f'table "{entity.name}" has no single primary key, so known labels cannot link to its rows'
+            "L11", f'table "{entity.name}" has no single primary key, so past labels cannot link to its rows'
         )
     return TableSchema(
-        primary_key=(ENTITY, KNOWN_AT),
-        foreign_keys=(ForeignKey((ENTITY,), entity.name),),
-        time=TimeColumn(KNOWN_AT),
+        primary_key=(_ENTITY, _KNOWN_AT),
+        foreign_keys=(ForeignKey((_ENTITY,), entity.name),),
+        time=TimeColumn(_KNOWN_AT),
         settled=FACTS,
-        kinds={LABEL: "number" if spec.type == "regression" else "category"},
+        kinds={_LABEL: "number" if spec.type == "regression" else "category"},
     )

@@ -31,7 +31,7 @@ Target = NDArray[np.float64] | NDArray[np.int64] | Links
 class Seeds:
     """S pairs (node, time) with their targets: float for regression, class number, or `Links`.
 
-    One entity may stand here at several times; a seed is the pair, never the entity alone.
+    One entity may occur at several times; a seed is the pair, never the entity alone.
     """
 
     node: NDArray[np.int64]  # (S,) global ids
@@ -53,11 +53,10 @@ class Seeds:
     def without_target(self) -> Seeds:
         return replace(self, target=None)
 
-
-def joined(*parts: Seeds) -> Seeds:
-    """The seeds of all parts, with their targets."""
-    return Seeds(
-        np.concatenate([part.node for part in parts]),
-        np.concatenate([part.time for part in parts]),
-        np.concatenate([np.asarray(part.target) for part in parts]),
-    )
+    def joined_with(self, others: Seeds) -> Seeds:
+        """Returns these seeds and others, with their targets."""
+        return Seeds(
+            np.concatenate([self.node, others.node]),
+            np.concatenate([self.time, others.time]),
+            np.concatenate([np.asarray(self.target), np.asarray(others.target)]),
+        )

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from quartet.errors import TaskError, did_you_mean
 from quartet.times import parse_length
@@ -28,8 +28,6 @@ from quartet.times import parse_length
 Kind = Literal["forecast", "autocomplete", "external"]
 TaskType = Literal["binary_classification", "regression", "multiclass_classification", "recommendation"]
 
-KINDS = ("forecast", "autocomplete", "external")
-TYPES = ("binary_classification", "regression", "multiclass_classification", "recommendation")
 _WORDS = frozenset(
     {
         *("name", "kind", "task_type", "description", "manifest_version"),
@@ -65,9 +63,9 @@ class TaskSpec:
     test_timestamp: str | None = None
 
     def known_at(self, time: Any) -> Any:
-        """From when on a label of a prediction time (or of each of an array) is known.
+        """Returns when the label of a prediction time (or of each of an array) becomes known.
 
-        A label (entity, t, y) tells what happens in (t, t + horizon]: it is known when that is over. One that belongs
+        A label (entity, t, y) tells what happens in (t, t + horizon] and is known when that is over. One that belongs
         to t itself is known right after it, so that no seed of that time sees its own.
         """
         return time + (self.horizon + self.known_after or 1)
@@ -80,68 +78,72 @@ class TaskSpec:
         return self.remove_columns
 
 
-def spec_from_dict(said: Mapping[str, Any], where: str) -> TaskSpec:
-    """A checked `TaskSpec` from the mapping of a manifest.
+def spec_from_dict(manifest: Mapping[str, Any], where: str) -> TaskSpec:
+    """Returns the checked `TaskSpec` of a manifest.
 
     A manifest of RelBench names its version; its unknown words may belong to another program.
     """
-    for word in said:
-        if word not in _WORDS and "manifest_version" not in said:
+    for word in manifest:
+        if word not in _WORDS and "manifest_version" not in manifest:
             raise TaskError("C01", f'{where}: unknown word "{word}"{did_you_mean(str(word), _WORDS)}')
-    kind = _one_of(said.get("kind"), KINDS, "kind", where)
-    task_type = _one_of(said.get("task_type"), TYPES, "task_type", where)
-    is_link = task_type == "recommendation"
+    for word, kind in (("kind", Kind), ("task_type", TaskType)):
+        if manifest.get(word) not in get_args(kind):
+            choices = ", ".join(get_args(kind))
+            raise TaskError("C01", f"{where}: {word} is {manifest.get(word)!r}", f"say one of {choices}")
+
+    def text(word: str) -> str:
+        return str(manifest.get(word) or "")
+
+    def length(word: str) -> int:
+        return parse_length(text(word), f"{where}: {word}") if text(word) else 0
+
+    def whole(word: str) -> int:
+        try:
+            return int(manifest.get(word) or 0)
+        except (TypeError, ValueError):
+            raise TaskError("C01", f"{where}: {word} is {manifest[word]!r}", "give a whole number") from None
+
+    is_link = manifest["task_type"] == "recommendation"
     entity = "src_entity" if is_link else "entity"
     spec = TaskSpec(
-        name=str(said.get("name") or ""),
-        kind=kind,  # type: ignore[arg-type]
-        type=task_type,  # type: ignore[arg-type]
-        entity_table=str(said.get(f"{entity}_table") or ""),
-        entity_col=str(said.get(f"{entity}_col") or ""),
-        target_col=str(said.get("target_col") or (said.get("dst_entity_col") if is_link else "") or ""),
-        time_col=str(said.get("time_col") or ""),
-        item_table=str(said.get("dst_entity_table") or ""),
-        eval_k=int(said.get("eval_k") or 0),
-        horizon=parse_length(str(said["timedelta"]), f"{where}: timedelta") if said.get("timedelta") else 0,
-        known_after=parse_length(str(said["known_after"]), f"{where}: known_after")
-        if said.get("known_after")
-        else 0,
-        num_eval_times=int(said.get("num_eval_timestamps") or 1),
-        remove_columns=tuple((str(table), str(column)) for table, column in said.get("remove_columns") or ()),
-        sql=str(said.get("sql") or ""),
-        labels=str(said.get("labels") or ""),
-        description=str(said.get("description") or ""),
-        val_timestamp=_text(said.get("val_timestamp")),
-        test_timestamp=_text(said.get("test_timestamp")),
+        name=text("name"),
+        kind=manifest["kind"],
+        type=manifest["task_type"],
+        entity_table=text(f"{entity}_table"),
+        entity_col=text(f"{entity}_col"),
+        target_col=text("target_col") or (text("dst_entity_col") if is_link else ""),
+        time_col=text("time_col"),
+        item_table=text("dst_entity_table"),
+        eval_k=whole("eval_k"),
+        horizon=length("timedelta"),
+        known_after=length("known_after"),
+        num_eval_times=whole("num_eval_timestamps") or 1,
+        remove_columns=_column_pairs(manifest.get("remove_columns") or (), where),
+        sql=text("sql"),
+        labels=text("labels"),
+        description=text("description"),
+        val_timestamp=text("val_timestamp") or None,
+        test_timestamp=text("test_timestamp") or None,
     )
     _check_complete(spec, where)
     return spec
 
 
+def _column_pairs(pairs: Any, where: str) -> tuple[tuple[str, str], ...]:
+    is_list = isinstance(pairs, (list, tuple))
+    if not is_list or not all(isinstance(pair, (list, tuple)) and len(pair) == 2 for pair in pairs):
+        raise TaskError("C01", f"{where}: remove_columns is {pairs!r}", "write [[table, column], ...]")
+    return tuple((str(table), str(column)) for table, column in pairs)
+
+
 def _check_complete(spec: TaskSpec, where: str) -> None:
-    needed: dict[str, object] = {
-        "name": spec.name,
-        "entity_table": spec.entity_table,
-        "target_col": spec.target_col,
-    }
+    needed = {"name": spec.name, "entity_table": spec.entity_table, "target_col": spec.target_col}
     if spec.kind != "autocomplete":
         needed |= {"entity_col": spec.entity_col, "time_col": spec.time_col}
     if spec.kind == "forecast":
-        needed |= {"timedelta": spec.horizon, "sql": spec.sql}
+        needed |= {"timedelta": str(spec.horizon or ""), "sql": spec.sql}
     if spec.type == "recommendation":
         needed |= {"dst_entity_table": spec.item_table}
-    missing = [word for word, value in needed.items() if not value]
+    missing = ", ".join(word for word, value in needed.items() if not value)
     if missing:
-        raise TaskError(
-            "L01", f"{where}: a {spec.kind} task needs {', '.join(missing)}", "add what is missing"
-        )
-
-
-def _one_of(value: object, known: tuple[str, ...], word: str, where: str) -> str:
-    if value not in known:
-        raise TaskError("C01", f"{where}: {word} is {value!r}", f"say one of {', '.join(known)}")
-    return str(value)
-
-
-def _text(value: object) -> str | None:
-    return None if value is None else str(value)
+        raise TaskError("L01", f"{where}: a {spec.kind} task needs {missing}", "add what is missing")

@@ -19,7 +19,7 @@ _FEWEST_TRAIN_TIMES = 3
 
 @dataclass(frozen=True)
 class Splits:
-    """Validation begins at `val`, test at `test`; `is_proposed` when we chose them from the data."""
+    """Validation begins at `val` and test at `test`; `is_proposed` says that they were chosen from the data."""
 
     val: int
     test: int
@@ -35,7 +35,7 @@ class Splits:
 
 
 def propose(first: int, last: int, horizon: int) -> Splits:
-    """Cut-offs that leave a tenth of the span (at least one horizon) for test and for validation."""
+    """Returns cut-offs that leave a tenth of the span (at least one horizon) for test and for validation."""
     room = max(horizon, int(_PROPOSED_SHARE * (last - first)))
     grain = DAY if room >= 2 * DAY else 1
     test = (last - room) // grain * grain
@@ -53,7 +53,7 @@ def propose(first: int, last: int, horizon: int) -> Splits:
 def forecast_times(
     split: Split, splits: Splits, horizon: int, num_eval_times: int, span: tuple[int, int]
 ) -> NDArray[np.int64]:
-    """The prediction times of a split, as RelBench lays them.
+    """Returns the prediction times of a split, as RelBench lays them.
 
     Train goes back from one horizon before validation to the first row; validation and test go
     forward from their cut-offs, as long as their label windows end in time.
@@ -85,26 +85,23 @@ def forecast_times(
 def past_label_times(
     splits: Splits, horizon: int, num_eval_times: int, first: int, upto: int
 ) -> NDArray[np.int64]:
-    """The prediction times whose windows have closed at `upto`, one window beside the other.
+    """Returns the prediction times whose windows have closed at `upto`, one window beside the other.
 
-    They are those of the splits and, between the last window of validation and the test cut-off, as many as fit and
-    end at the cut-off. So a seed of a split mostly sees a window that has just closed. Nothing of the data but `first`,
-    the first row, moves them.
+    They are those of the splits and, between the last window of validation and the test cut-off, as many as fit
+    before the cut-off. So a seed of a split mostly sees a window that has just closed. They depend on the data
+    through `first`, the time of the first row, alone.
     """
     last_val = min(splits.val + horizon * (num_eval_times - 1), splits.test - horizon)
-    times = np.concatenate(
-        [
-            _steps(splits.val - horizon, first, -horizon)[::-1],
-            _steps(splits.val, last_val, horizon),
-            _steps(splits.test - horizon, max(last_val, splits.val - horizon) + horizon, -horizon)[::-1],
-            _steps(splits.test, upto, horizon),
-        ]
-    )
+    gap = max(last_val, splits.val - horizon) + horizon
+    train = _steps(splits.val - horizon, first, -horizon)[::-1]
+    val = _steps(splits.val, last_val, horizon)
+    between = _steps(splits.test - horizon, gap, -horizon)[::-1]
+    times = np.concatenate([train, val, between, _steps(splits.test, upto, horizon)])
     return times[times + horizon <= upto]
 
 
 def _steps(start: int, end: int, step: int) -> NDArray[np.int64]:
-    """start, start + step, ... up to and including end, in exact integers.
+    """Returns start, start + step, ... up to and including end, in exact integers.
 
     `np.arange` finds its length by floating division, which loses the last of these large numbers.
     """
@@ -112,7 +109,7 @@ def _steps(start: int, end: int, step: int) -> NDArray[np.int64]:
 
 
 def split_of_labels(time: NDArray[np.int64], horizon: int, splits: Splits) -> dict[Split, NDArray[np.bool_]]:
-    """Which rows of a label table belong to which split.
+    """Returns which rows of a label table belong to which split.
 
     A label of train must be known at `val`, one of validation at `test`; rows whose window crosses
     a cut-off belong to no split.

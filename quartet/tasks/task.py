@@ -1,4 +1,4 @@
-"""Task: a definition bound to a database; hands out seeds, and keeps the test targets in a vault."""
+"""Task: a definition bound to a database; gives seeds, and keeps the test targets in a vault."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -16,39 +16,33 @@ import pyarrow.parquet as pq
 from quartet.config import Protocol
 from quartet.database import Database, read_yaml
 from quartet.errors import TaskError, TimeError, UsageError, did_you_mean
-from quartet.findings import Finding, warning
-from quartet.tasks.labels import (
-    LabelColumns,
-    check_columns,
-    column_labels,
-    forecast_labels,
-    read_labels,
-    to_seeds,
-)
+from quartet.findings import Finding, Findings
+from quartet.tasks.binding import OnEarlySeed, to_seeds
+from quartet.tasks.checks import lint
+from quartet.tasks.labels import LabelColumns, column_labels, forecast_labels, read_labels
 from quartet.tasks.past_labels import past_label_seeds, with_past_labels
-from quartet.tasks.seeds import Seeds, Target, joined
+from quartet.tasks.seeds import Seeds, Target
 from quartet.tasks.spec import TaskSpec, spec_from_dict
 from quartet.tasks.splits import SPLITS, Split, Splits, propose, split_of_labels
 from quartet.tasks.vault import Vault
-from quartet.times import parse_instant, to_utc
+from quartet.times import parse_instant, show_instant, show_length, to_utc
 
-MANIFEST = "manifest.yaml"
-OnEarlySeed = Literal["error", "drop"]
+_MANIFEST = "manifest.yaml"
 
 
 def task_names(database: Database) -> list[str]:
-    """The tasks that are stored with a database."""
+    """Returns the names of the tasks that are stored with a database."""
     if database.task_folder is None:
         return []
-    return sorted(path.parent.name for path in database.task_folder.glob(f"*/{MANIFEST}"))
+    return sorted(path.parent.name for path in database.task_folder.glob(f"*/{_MANIFEST}"))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Task:
     """What to predict. Build one with `Task.load`, `Task.from_sql` or `Task.from_labels`.
 
     `full_database` is the whole database, from which labels are made; `database` is the part of it that
-    the task may see.
+    the task may see. With `past_labels`, labels that are already known are rows of `database`.
     """
 
     spec: TaskSpec
@@ -57,56 +51,74 @@ class Task:
     stored: Mapping[Split, Path] = field(default_factory=dict)
     labels: pa.Table | None = None
     on_early_seed: OnEarlySeed = "error"
-    past_labels: Protocol | None = (
-        None  # whether known labels are rows of the database, and how far they reach
-    )
-    _seeds: dict[Split, tuple[Seeds, list[Finding]]] = field(default_factory=dict, repr=False)
+    past_labels: Protocol | None = None
+    _seeds: dict[Split, tuple[Seeds, list[Finding]]] = field(default_factory=dict)
 
     @staticmethod
     def load(
-        database: Database, name: str | Path, regenerate: bool = False, on_early_seed: OnEarlySeed = "error"
+        database: Database,
+        definition: str | Path | Mapping[str, Any],
+        regenerate: bool = False,
+        on_early_seed: OnEarlySeed = "error",
     ) -> Task:
-        """A task by the name under which it is stored with the database, or by the path of its YAML file.
+        """Loads a task by the name under which it is stored with the database, from a YAML file, or from a dict.
 
         `regenerate` makes the labels again from the database instead of reading the stored ones.
         """
-        path = _manifest_path(database, str(name))
-        spec = spec_from_dict(read_yaml(path), str(path))
-        labels = read_labels(path.parent / spec.labels) if spec.labels else None
-        files: dict[Split, Path] = {s: path.parent / f"{s}.parquet" for s in SPLITS}
-        stored = {s: file for s, file in files.items() if file.is_file() and not regenerate}
+        _check_type(database, Database, "the database")
+        _check_type(
+            definition, (str, Path, Mapping), "the task", "give a name, the path of a YAML file, or a dict"
+        )
+        if isinstance(definition, Mapping):
+            spec, folder = spec_from_dict(definition, "the task"), Path()
+        else:
+            path = _manifest_path(database, str(definition))
+            spec, folder = spec_from_dict(read_yaml(path), str(path)), path.parent
+        is_stored = not regenerate and not isinstance(definition, Mapping)
+        files: dict[Split, Path] = {split: folder / f"{split}.parquet" for split in SPLITS}
+        stored = {split: file for split, file in files.items() if is_stored and file.is_file()}
+        labels = read_labels(folder / spec.labels) if spec.labels else None
         return Task.of(spec, database, labels, stored, on_early_seed)
 
     @staticmethod
     def from_sql(database: Database, on_early_seed: OnEarlySeed = "error", **definition: Any) -> Task:
-        """A forecast task from SQL and a horizon, in the words of the manifest (see `spec.py`)."""
+        """Makes a forecast task from SQL and a horizon, in the words of the manifest (see `spec.py`)."""
         spec = spec_from_dict({"kind": "forecast", **definition}, "the task")
-        return Task.of(spec, database, None, {}, on_early_seed)
+        return Task.of(spec, database, on_early_seed=on_early_seed)
 
     @staticmethod
     def from_labels(
-        database: Database, labels: pa.Table, on_early_seed: OnEarlySeed = "error", **definition: Any
+        database: Database, labels: object, on_early_seed: OnEarlySeed = "error", **definition: Any
     ) -> Task:
-        """A task from a label table (entity, time, target)."""
+        """Makes a task from labels (entity, time, target): a data frame, an Arrow table, or the path of a file."""
         spec = spec_from_dict({"kind": "external", **definition}, "the task")
-        return Task.of(spec, database, labels, {}, on_early_seed)
+        return Task.of(spec, database, read_labels(labels), on_early_seed=on_early_seed)
 
     @staticmethod
     def of(
         spec: TaskSpec,
         database: Database,
-        labels: pa.Table | None,
-        stored: Mapping[Split, Path],
-        on_early_seed: OnEarlySeed,
+        labels: pa.Table | None = None,
+        stored: Mapping[Split, Path] | None = None,
+        on_early_seed: OnEarlySeed = "error",
     ) -> Task:
-        """A task bound to its database, with its cut-offs given or proposed."""
+        """Binds a definition to its database, with its cut-offs given or proposed."""
+        _check_type(database, Database, "the database")
+        _check_choice(on_early_seed, get_args(OnEarlySeed), "on_early_seed")
         for table in filter(None, (spec.entity_table, spec.item_table)):
             database[table]  # an unknown table is an error with a suggestion
         if labels is not None:
             columns = LabelColumns.of(spec, database[spec.entity_table])
-            labels = check_columns(labels, columns, f'the label table of task "{spec.name}"')
-        splits = _splits(spec, database, labels)
-        return Task(spec, database, splits, stored, labels, on_early_seed)
+            labels = columns.select(labels, f'the label table of task "{spec.name}"')
+        return Task(spec, database, _splits(spec, database, labels), stored or {}, labels, on_early_seed)
+
+    def __repr__(self) -> str:
+        ahead = f", {show_length(self.spec.horizon)} ahead" if self.spec.horizon else ""
+        val, test = show_instant(self.splits.val), show_instant(self.splits.test)
+        return (
+            f'Task("{self.name}": {self.spec.type.replace("_", " ")} for {self.spec.entity_table}{ahead}; '
+            f"validation from {val}, test from {test}{' (proposed)' if self.splits.is_proposed else ''})"
+        )
 
     @property
     def name(self) -> str:
@@ -119,28 +131,53 @@ class Task:
 
     @cached_property
     def database(self) -> Database:
-        """The database as the task may see it: the given one and, with `past_labels`, the labels that are known."""
+        """The database as the task may see it: the visible one and, with `past_labels`, the labels that are known."""
         if self.past_labels is None:
             return self.visible_database
         end = self.splits.test
         if self.past_labels == "rolling":
             end = int(self.seeds("test").time.max(initial=end))
-        whole = with_past_labels(self.full_database, self.spec, self.splits, end, self._given_labels)
+        given = None
+        if self.spec.kind == "external":  # labels do not follow from the database
+            given = self.labels if self.labels is not None else pa.concat_tables(map(self.label_rows, SPLITS))
+        whole = with_past_labels(self.full_database, self.spec, self.splits, end, given)
         return whole.without(self.spec.hidden_columns)
 
     def with_past_labels(self, protocol: Protocol) -> Task:
-        """The same task where labels that are known are rows of the database (see `history.py`).
+        """Returns the same task with the labels that are known as rows of its database (see `past_labels.py`).
 
-        `frozen`: those that are known at the test cut-off; `rolling`: those that are known at the last seed.
+        `frozen`: those known at the test cut-off; `rolling`: those known at the last seed.
         """
+        _check_choice(protocol, get_args(Protocol), "the protocol")
         task = replace(self, past_labels=protocol)
         task.__dict__["vault"] = self.vault  # every opening is written down in one place
         return task
 
+    def check(self) -> Findings:
+        """Returns everything suspicious about the task and what was left out of its splits.
+
+        Labels that cannot carry a model are an error. Test labels stay in the vault.
+        """
+        left_out = [finding for split in SPLITS for finding in self.findings(split)]
+        return Findings([*left_out, *lint(self)])
+
     def seeds(self, split: Split) -> Seeds:
-        """The seeds of a split. Those of test come without targets, which stay in the vault."""
+        """Returns the seeds of a split. Those of test come without targets, which stay in the vault."""
         seeds, _ = self._labelled(split)
         return seeds.without_target() if split == "test" else seeds
+
+    def seeds_under(self, protocol: Protocol, split: Split) -> Seeds:
+        """Returns the seeds of a split at the times up to which they may look.
+
+        `frozen` (RelBench's examples, the paper): the database ends at the test cut-off, so a later seed looks
+        from there. `rolling`: every seed looks from its own time. The rows that an autocomplete task fills in may
+        come after the cut-off, where a frozen database would not have them: for it both are the same.
+        """
+        _check_choice(protocol, get_args(Protocol), "the protocol")
+        seeds = self.seeds(split)
+        if protocol == "rolling" or self.spec.kind == "autocomplete":
+            return seeds
+        return replace(seeds, time=np.minimum(seeds.time, self.splits.test))
 
     @cached_property
     def vault(self) -> Vault:
@@ -152,115 +189,96 @@ class Task:
         return Vault(load)
 
     def known_labels(self) -> Seeds:
-        """All labels from which a rule may learn the past of an entity, each once its window has closed.
+        """Returns all labels from which a rule may learn the past of an entity.
 
-        Those of train and validation, or with `past_labels` all that the database tells. Who looks at them, and from when,
-        is for the rule to heed.
+        They are those of train and validation or, with `past_labels`, all that the database tells. The rule itself
+        takes care that a seed sees a label only once its window has closed.
         """
         if self.past_labels is not None:
             return past_label_seeds(self.database, self.spec, self.classes)
-        return joined(self.seeds("train"), self.seeds("val"))
+        return self.seeds("train").joined_with(self.seeds("val"))
 
     def findings(self, split: Split) -> list[Finding]:
-        """What was left out of a split, counted."""
+        """Returns what was left out of a split, counted."""
         return self._labelled(split)[1]
 
     @cached_property
     def classes(self) -> list[Any] | None:
-        """The classes of a multiclass task, as train has them, in order."""
+        """The classes of a multiclass task that occur in train, in order."""
         if self.spec.type != "multiclass_classification":
             return None
-        columns = LabelColumns.of(self.spec, self.full_database[self.spec.entity_table])
-        return sorted(pc.unique(self.label_rows("train")[columns.target].drop_null()).to_pylist())
-
-    def label_rows(self, split: Split) -> pa.Table:
-        """The rows of the label table of a split: stored, given, or made from the database."""
-        columns = LabelColumns.of(self.spec, self.full_database[self.spec.entity_table])
-        if split in self.stored:
-            return check_columns(pq.read_table(self.stored[split]), columns, str(self.stored[split]))
-        if self.labels is not None:
-            return self._part(self.labels, split)
-        if self.spec.kind == "forecast":
-            return forecast_labels(self.spec, self.full_database, self.splits, split)
-        if self.spec.kind == "autocomplete":
-            return self._part(column_labels(self.spec, self.full_database), split)
-        raise TaskError(
-            "L01", f'task "{self.name}" has no stored {split} labels and no way to make them', "give `labels`"
-        )
+        return sorted(pc.unique(self.label_rows("train")[self.label_columns.target].drop_null()).to_pylist())
 
     @property
-    def _given_labels(self) -> pa.Table | None:
-        """The label rows of a task whose labels do not follow from the database."""
-        if self.spec.kind != "external":
-            return None
-        return self.labels if self.labels is not None else pa.concat_tables(map(self.label_rows, SPLITS))
+    def label_columns(self) -> LabelColumns:
+        return LabelColumns.of(self.spec, self.full_database[self.spec.entity_table])
 
-    def _part(self, labels: pa.Table, split: Split) -> pa.Table:
-        """The label rows whose time lies in a split."""
-        column = LabelColumns.of(self.spec, self.full_database[self.spec.entity_table]).time
-        time = to_utc(labels[column], f'task "{self.name}", column {column}').ns
-        chosen = split_of_labels(time, self.spec.horizon, self.splits)[split]
-        return labels.filter(pa.array(chosen))
+    def label_rows(self, split: Split) -> pa.Table:
+        """Returns the rows of the label table of a split: stored, given, or made from the database."""
+        columns = self.label_columns
+        if split in self.stored:
+            return columns.select(pq.read_table(self.stored[split]), str(self.stored[split]))
+        if self.spec.kind == "forecast" and self.labels is None:
+            return forecast_labels(self.spec, self.full_database, self.splits, split)
+        labels = self.labels
+        if labels is None and self.spec.kind == "autocomplete":
+            labels = column_labels(self.spec, self.full_database)
+        if labels is None:
+            raise TaskError(
+                "L01",
+                f'task "{self.name}" has no stored {split} labels and no way to make them',
+                "give `labels`",
+            )
+        time = to_utc(labels[columns.time], f'task "{self.name}", column {columns.time}').ns
+        return labels.filter(pa.array(split_of_labels(time, self.spec.horizon, self.splits)[split]))
 
     def _labelled(self, split: Split) -> tuple[Seeds, list[Finding]]:
-        if split not in SPLITS:
-            raise UsageError("C01", f'there is no split "{split}"', f"say one of {', '.join(SPLITS)}")
+        _check_choice(split, SPLITS, "the split")
         if split not in self._seeds:
             where = f'task "{self.name}", {split}'
+            rows = self.label_rows(split)
             self._seeds[split] = to_seeds(
-                self.label_rows(split), self.spec, self.full_database, self.classes, self.on_early_seed, where
+                rows, self.spec, self.full_database, self.classes, self.on_early_seed, where
             )
         return self._seeds[split]
-
-
-def check_labels(task: Task) -> list[Finding]:
-    """Whether the labels of train and validation can carry a model; an error when they cannot."""
-    if task.spec.type != "binary_classification":
-        return []
-    found = []
-    for split in ("train", "val"):
-        target = np.asarray(task.seeds(split).target)
-        if len(target) and target.min() == target.max():
-            if split == "train":
-                raise TaskError(
-                    "L05",
-                    f"all {len(target):,} training labels are {target[0]}. A classifier cannot be trained",
-                )
-            text = f"all {len(target):,} {split} labels are {target[0]}: no model can be selected by them"
-            found.append(warning("L06", task.name, text, len(target)))
-        elif len(target) < 50 or target.sum() < 10:
-            text = (
-                f"{split} has {len(target):,} labels, {int(target.sum()):,} positive: any score will be vague"
-            )
-            found.append(warning("L09", task.name, text, len(target)))
-    return found
 
 
 def _manifest_path(database: Database, name: str) -> Path:
     if name.endswith((".yaml", ".yml")) and Path(name).is_file():
         return Path(name)
-    if database.task_folder is not None and name in task_names(database):
-        return database.task_folder / name / MANIFEST
     known = task_names(database)
+    if database.task_folder is not None and name in known:
+        return database.task_folder / name / _MANIFEST
     raise UsageError(
         "L01",
         f'there is no task "{name}"' + did_you_mean(name, known),
-        "give one of these, or the path of a task's YAML file"
-        if known
-        else "give the path of a task's YAML file",
+        f"give {'one of these, or ' if known else ''}the path of a task's YAML file",
     )
 
 
 def _splits(spec: TaskSpec, database: Database, labels: pa.Table | None) -> Splits:
-    """The cut-offs of the task, else of the database, else proposed from the data's span."""
+    """Returns the cut-offs of the task, else of the database, else proposed ones from the data's span."""
     val = spec.val_timestamp or database.schema.val_timestamp
     test = spec.test_timestamp or database.schema.test_timestamp
     if val and test:
         return Splits(parse_instant(val, "val_timestamp"), parse_instant(test, "test_timestamp"))
+    span = database.span
     if labels is not None:
         columns = LabelColumns.of(spec, database[spec.entity_table])
         time = to_utc(labels[columns.time], f'task "{spec.name}", column {columns.time}').ns
-        return propose(int(time.min()), int(time.max()), spec.horizon)
-    if database.span is None:
+        if not len(time):
+            raise TaskError("L01", f'task "{spec.name}" has neither labels nor cut-offs', "give label rows")
+        span = int(time.min()), int(time.max())
+    if span is None:
         raise TimeError("T10", f'task "{spec.name}" has no cut-offs, and no table has a time column')
-    return propose(*database.span, spec.horizon)
+    return propose(*span, spec.horizon)
+
+
+def _check_type(value: object, kinds: Any, what: str, fix: str = "load one with `quartet.open`") -> None:
+    if not isinstance(value, kinds):
+        raise UsageError("C02", f"{what} is given as {type(value).__name__}", fix)
+
+
+def _check_choice(value: object, choices: tuple[str, ...], what: str) -> None:
+    if value not in choices:
+        raise UsageError("C01", f"{what} cannot be {value!r}", f"say one of {', '.join(choices)}")

@@ -1,7 +1,7 @@
 """Vault: the test targets, kept apart until a run is over.
 
-Training code receives test seeds without targets. `open` is for `evaluate` alone (a test reads the
-source to make sure), and every opening is written down.
+Training code receives test seeds without targets. Only evaluation calls `open` (a test reads the source
+to make sure), and every opening is written down.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ class Vault:
     openings: list[str] = field(default_factory=list)
 
     def open(self, reason: str) -> Target:
-        """The test targets, in the order of the test seeds."""
+        """Returns the test targets, in the order of the test seeds."""
         self.openings.append(reason)
         return self._load()
 
     def balance(self) -> str:
-        """One line about the distribution of the test targets; no single label leaves the vault."""
+        """Describes the distribution of the test targets; no single label leaves the vault."""
         return balance(self._load())
 
     def __repr__(self) -> str:
@@ -33,7 +33,7 @@ class Vault:
 
 
 def balance(target: Target) -> str:
-    """How the targets are distributed, in a few words."""
+    """Describes the distribution of targets in a few words."""
     if len(target) == 0:
         return "no rows"
     if isinstance(target, Links):

@@ -17,6 +17,10 @@ NAMES = ("ann", "bob", "cleo", "dan")
 VAL, TEST = 60, 80  # days
 Label = tuple[str, int, Any]  # who, day, target
 
+# The drawing of `test_rules.py`: labels of a task with a horizon of 10 days.
+DRAWN: list[Label] = [("ann", 10 * place, y) for place, y in enumerate([1, 1, 0, 1, 0, 0, 1, 1])]
+DRAWN += [("bob", 20, 1), ("bob", 60, 0), ("bob", 70, 0), ("cleo", 60, 1)]
+
 
 def people() -> Database:
     return Database.build(

@@ -19,20 +19,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quartet.contexts import protocol_seeds
 from quartet.database import Database
 from quartet.errors import TaskError, UsageError
 from quartet.evaluation import measures
-from quartet.evaluation.rules import Constant, History, PastLabels, entity_mean, last_labels
+from quartet.evaluation.rules import Constant, PastLabels, entity_mean, last_labels
 from quartet.tasks import Seeds, Task
-from tests.evaluation.small import NAMES, Label, asked, label_task, labelled
+from tests.evaluation.small import DRAWN, NAMES, Label, asked, label_task, labelled
 from tests.shared import shared_data
 from tests.shop import day
 from tests.strategies import examples
 
-ANN = list(zip(range(0, 80, 10), [1, 1, 0, 1, 0, 0, 1, 1], strict=True))
-DRAWN: list[Label] = [("ann", d, y) for d, y in ANN]
-DRAWN += [("bob", 20, 1), ("bob", 60, 0), ("bob", 70, 0), ("cleo", 60, 1)]
 SHARE = 4 / 7
 
 
@@ -139,8 +135,8 @@ def test_a_frozen_seed_looks_from_the_test_cut_off() -> None:
     labels = [*DRAWN, ("dan", 80, 1), ("dan", 90, 0)]
     task = label_task(labels)
     rule = entity_mean(task).knowing(labelled(("dan", 80, 1), ("dan", 90, 0)))
-    assert rule.predict(protocol_seeds(task, "test", "frozen")).tolist() == [SHARE, SHARE]
-    assert rule.predict(protocol_seeds(task, "test", "rolling")).tolist() == [SHARE, 1.0]
+    assert rule.predict(task.seeds_under("frozen", "test")).tolist() == [SHARE, SHARE]
+    assert rule.predict(task.seeds_under("rolling", "test")).tolist() == [SHARE, 1.0]
 
 
 def test_recommendations_have_no_mean() -> None:
@@ -164,8 +160,7 @@ TASK = label_task([("ann", 0, 0.3), ("ann", 60, 1.0)], "regression", HORIZON)
 
 
 def rule_knowing(labels: list[Label], most: int | None, num_pseudo: float) -> PastLabels:
-    known = labelled(*labels)
-    return PastLabels("rule", most, num_pseudo, np.array([0.25]), TASK, known, History.of(TASK, known))
+    return PastLabels.of("rule", TASK, labelled(*labels), most, num_pseudo, np.array([0.25]))
 
 
 def plain_mean(labels: list[Label], who: str, number: int, most: int | None, num_pseudo: float) -> float:
@@ -239,7 +234,7 @@ def test_the_last_labels_of_drivers(name: str) -> None:
     test = task.seeds("test")
 
     def main(rule: PastLabels, protocol: str) -> float | None:
-        scores = rule.predict(protocol_seeds(task, "test", protocol))  # type: ignore[arg-type]
+        scores = rule.predict(task.seeds_under(protocol, "test"))  # type: ignore[arg-type]
         return next(iter(measures(task.spec.type, target, scores, num_resamples=0).values())).value  # type: ignore[arg-type]
 
     assert rule.num_pseudo == 2.0

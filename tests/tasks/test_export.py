@@ -13,11 +13,10 @@ import pytest
 import yaml
 from hypothesis import given
 
-from quartet import export
 from quartet.database import Database, ForeignKey, TableSchema, TimeColumn
 from quartet.database.schema import Schema
 from quartet.errors import QuartetError, SchemaError, TimeError, UsageError
-from quartet.tasks import write_relbench
+from quartet.tasks import export, write_relbench
 from quartet.times import NEVER, parse_instant
 from tests import market
 from tests.strategies import Raw, examples, random_db

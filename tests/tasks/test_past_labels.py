@@ -1,6 +1,6 @@
 """Known labels as rows: which, from when on, by hand and by what must go unnoticed (P3, P6, P20).
 
-The labels of the drawing in `tests/baselines/test_simple.py`, with those of test and one that crosses its cut-off:
+The labels of the drawing in `tests/evaluation/small.py`, with those of test and one that crosses its cut-off:
 
     day    0    10    20    30    40    50  | 60    70    75  | 80    90    95
     ann    1     1     0     1     0     0  |  1     1        |              1
@@ -27,18 +27,16 @@ from hypothesis import strategies as st
 
 from quartet.causal import TimeRule
 from quartet.config import Protocol, SamplingConfig
-from quartet.contexts import protocol_seeds
 from quartet.database import FACTS, Database, ForeignKey, TableSchema, TimeColumn
 from quartet.database.schema import Schema
 from quartet.errors import QuartetError
 from quartet.evaluation.rules import PastLabels, entity_mean, last_labels
-from quartet.tasks import Seeds, Splits, Task, TaskSpec, joined, past_label_findings, with_past_labels
-from quartet.tasks.past_labels import derived_labels
+from quartet.tasks import Seeds, Splits, Task, TaskSpec, past_label_findings
+from quartet.tasks.past_labels import derived_labels, with_past_labels
 from quartet.tasks.spec import spec_from_dict
 from tests.contexts.configs import configs
 from tests.contexts.named import Name, Named, World
-from tests.evaluation.small import NAMES, Label, asked, label_task, people
-from tests.evaluation.test_rules import DRAWN
+from tests.evaluation.small import DRAWN, NAMES, Label, asked, label_task, people
 from tests.shop import DAY, day
 from tests.strategies import Raw, examples, is_future, scrambled_future, shuffled, without_future
 from tests.tasks.small import CHURN, small_shop
@@ -184,7 +182,7 @@ def test_the_windows_of_a_forecast(shop: Database, churn: Task, histories: dict[
 
 
 def test_every_label_of_the_splits_stands_there(churn: Task, histories: dict[str, list[Known]]) -> None:
-    keys = churn.source["customers"].data["customer"].to_pylist()
+    keys = churn.full_database["customers"].data["customer"].to_pylist()
 
     def rows(seeds: Seeds) -> set[Known]:
         return {(keys[node], time + WINDOW, y) for node, time, y in known_seeds(seeds)}
@@ -201,11 +199,11 @@ def test_every_label_of_the_splits_stands_there(churn: Task, histories: dict[str
 def test_labels_end_where_they_are_asked_to(churn: Task, shift: int) -> None:
     """Not where the data end, and a window that is open for one more nanosecond is not among them."""
     upto = churn.splits.test + shift
-    made = derived_labels(churn.source, churn.spec, churn.splits, upto)
+    made = derived_labels(churn.full_database, churn.spec, churn.splits, upto)
     times = np.unique(made["timestamp"].cast(pa.int64()).to_numpy())
     assert times.max() == churn.splits.test - WINDOW * (2 if shift < 0 else 1)
     later = replace(churn.spec, known_after=DAY)
-    made = derived_labels(churn.source, later, churn.splits, upto)
+    made = derived_labels(churn.full_database, later, churn.splits, upto)
     assert max(made["timestamp"].cast(pa.int64()).to_pylist()) == churn.splits.test - 2 * WINDOW
 
 
@@ -515,7 +513,7 @@ def task_with_such_a_table() -> Task:
         "people": TableSchema(("name",), settled=FACTS),
         "known_labels": TableSchema(("id",), settled=FACTS),
     }
-    return replace(label_task(DRAWN), source=Database.build(tables, Schema(said)))
+    return replace(label_task(DRAWN), full_database=Database.build(tables, Schema(said)))
 
 
 def recommendation() -> Task:
@@ -529,30 +527,30 @@ def recommendation() -> Task:
         (
             task_with_such_a_table,
             label_rows(DRAWN),
-            'error[S15] the known labels of task "small" become a table "known_labels", but the database has one of '
-            "that name. Fix: rename that table, or train without history",
+            'error[S15] the past labels of task "small" become a table "known_labels", but the database has one of '
+            "that name. Fix: rename that table, or train without past labels",
         ),
         (
             lambda: place_task(raw_races(())),
             None,
-            'error[L11] table "results" has no single primary key, so known labels cannot link to its rows',
+            'error[L11] table "results" has no single primary key, so past labels cannot link to its rows',
         ),
         (
             lambda: place_task(raw_races(("id", "lane"))),
             None,
-            'error[L11] table "results" has no single primary key, so known labels cannot link to its rows',
+            'error[L11] table "results" has no single primary key, so past labels cannot link to its rows',
         ),
         (
             lambda: label_task(DRAWN),
             None,
-            'error[L01] the labels of task "small" are in a table of their own, and the database does not tell them. '
-            "Fix: give the label rows that are known by now: `--labels FILE`, in Python `labels=`",
+            'error[L01] the labels of task "small" are in a table of their own and do not follow from the '
+            "database. Fix: give the label rows that are known by now: `--labels FILE`, in Python `labels=`",
         ),
         (
             lambda: label_task(DRAWN),
             label_rows(DRAWN).rename_columns(["name", "when", "y"]),
-            'error[L12] the known labels of task "small" has no column "at"; task SQL must return (entity, time, '
-            'label) (there are: "name", "when", "y"). Fix: name the column so, or correct entity_col, time_col or '
+            'error[L12] the past labels of task "small" has no column "at"; task SQL must return (entity, time, '
+            'label) (there are: "name", "when", "y"). Fix: rename the column, or correct entity_col, time_col or '
             "target_col of the task",
         ),
         (
@@ -566,7 +564,7 @@ def recommendation() -> Task:
 def test_what_cannot_be_done_is_said(task: Callable[[], Task], labels: pa.Table | None, message: str) -> None:
     made = task()
     with pytest.raises(QuartetError) as refused:
-        with_past_labels(made.source, made.spec, made.splits, day(80), labels)
+        with_past_labels(made.full_database, made.spec, made.splits, day(80), labels)
     assert str(refused.value) == message
     assert refused.value.exit_code == 3
 
@@ -686,7 +684,7 @@ def test_two_labels_of_one_window_contradict_each_other() -> None:
 def test_the_labels_of_the_rules_are_the_rows(horizon_days: int) -> None:
     """Without a label between the splits they are those of train and validation."""
     task = label_task([label for label in LABELS if label[1] not in (75, 80)], horizon_days=horizon_days)
-    expected = known_seeds(joined(task.seeds("train"), task.seeds("val")))
+    expected = known_seeds(task.seeds("train").joined_with(task.seeds("val")))
     assert (
         known_seeds(task.with_past_labels("frozen").known_labels())
         == expected
@@ -720,7 +718,7 @@ def test_rules_of_a_history_are_those_that_were_told(
     told, alone = rule(task).knowing(test), rule(task.with_past_labels(protocol))
     assert alone.knowing(test) is alone
     seeds = [
-        protocol_seeds(task, "test", protocol),
+        task.seeds_under(protocol, "test"),
         asked(*[(who, at) for who in NAMES for at in range(0, 96, 5)]),
     ]
     plain = told if protocol == "rolling" else rule(task)

@@ -194,7 +194,7 @@ BAD_LABELS = {
     ),
     "L10": (
         rows_of(("C01", 3, 1), ("C02", 3, 1), ("C01", 3, 0)),
-        'error[L10] task "churn", train: 1 seeds stand there twice with different labels '
+        'error[L10] task "churn", train: 1 seeds occur twice with different labels '
         "(C01 at 2023-01-04). Fix: keep one label for each (entity, time)",
     ),
     "L07": (

@@ -6,13 +6,13 @@
 Data: random batches of training seeds of rel-f1's driver-top3 and driver-dnf (where the dataset is absent: of
 a task of the demo database), and of customers of the synthetic shop with seven random columns in each table.
 The literal form (`literal.py`) has the same parameters; it takes `--seeds` of the batch, in micro-batches of
-16, because its time for a seed does not depend on how many there are. Ours does: what a batch shares is
-computed once, so a larger `--batch` is cheaper for each seed.
+16, because its time for a seed does not depend on how many there are. Ours does: a batch is encoded
+once, so a larger `--batch` is cheaper for each seed.
 
 Times are medians of interleaved repeats in one process, CPU milliseconds for each seed; a training step is
 forward and backward. Memory is the peak of a step in a process of its own, less what that process held before:
 parameters, gradients, the batch. It is compared for the same seeds, which the literal form takes at once and
-ours in parts; the literal form 16 at a time needs little whatever the batch, since it shares nothing. Shares
+ours in groups; the literal form 16 at a time needs little whatever the batch, since it shares nothing. Shares
 are of our step, forward by part. The last table but one has the multiplications that our step does each
 second, beside what one large matrix product reached in between.
 
@@ -39,7 +39,7 @@ import numpy as np
 import pyarrow as pa
 import torch
 import torch.nn.functional as F
-from literal import literal_answers, literal_backward, literal_batches
+from literal import literal_logits, literal_backward, literal_batches
 from rich.console import Console
 from rich.table import Table
 from shop import START, YEARS, shop
@@ -54,13 +54,13 @@ from quartet.graph import TemporalGraph
 from quartet.models.quartet import Quartet
 from quartet.tasks import Seeds, Task
 from quartet.tokens import Tokenizer
-from quartet.training import ModelSchema, backward_in_parts
+from quartet.training import ModelSchema, backward_by_group
 
 CONSOLE = Console(width=130)
 REL_F1 = Path(__file__).resolve().parents[2] / "shared" / "data" / "rel-f1"
 WEEK = 7 * 86_400
 GB = 2**30
-PARTS = ("encode", "position", "mix", "local", "codebooks", "context tokens", "perceivers", "fusion")
+PARTS = ("encode", "position", "mix", "local", "codebooks", "global tokens", "perceivers", "fusion")
 RELGT = 6.39e6, 2.105e6  # parameters of RelGT besides its table encoders: always, and for each layer
 PAPER_RATIO = 2.2  # parameters of QUARTET to those of RelGT, at four layers
 FULL_BATCH, MEMORY_LIMIT = 512, 24
@@ -156,9 +156,9 @@ Work = Callable[[], object]
 Seconds = dict[str, float]
 
 
-def loss(answers: Tensor, places: Tensor) -> Tensor:
+def loss(logits: Tensor, places: Tensor) -> Tensor:
     """Cross-entropy against labels that are as good as any."""
-    return F.binary_cross_entropy_with_logits(answers[:, 0], (places % 2).to(answers.dtype), reduction="sum")
+    return F.binary_cross_entropy_with_logits(logits[:, 0], (places % 2).to(logits.dtype), reduction="sum")
 
 
 def compare(cases: list[Case], chosen: argparse.Namespace) -> None:
@@ -258,15 +258,15 @@ def measure(case: Case, config: ModelConfig, chosen: argparse.Namespace) -> Foun
     clock = Clock()
     train: dict[str, tuple[Work, int]] = {
         "train literal": (lambda: literal_backward(model, literal, loss), len(few)),
-        "train ours": (lambda: clock.timed("backward", backward_in_parts)(model, ours, loss), len(ours)),
+        "train ours": (lambda: clock.timed("backward", backward_by_group)(model, ours, loss), len(ours)),
         "product": (lambda: matrix @ matrix, 1),
     }
     predict: dict[str, tuple[Work, int]] = {
-        "predict literal": (lambda: [literal_answers(model, batch) for batch in literal], len(few)),
+        "predict literal": (lambda: [literal_logits(model, batch) for batch in literal], len(few)),
         "predict ours": (lambda: model(ours), len(ours)),
     }
     with FlopCounterMode(display=False) as counter:  # warms up, too
-        backward_in_parts(model, ours, loss)
+        backward_by_group(model, ours, loss)
     literal_backward(model, literal[:1], loss)
     with watched(model, clock):
         cpu, wall = interleaved(train, chosen.repeats, model)
@@ -365,11 +365,11 @@ def _parts(model: Quartet) -> dict[str, list[tuple[Any, str]]]:
     functions: list[list[tuple[Any, str]]] = [
         [(encoder, "forward") for encoder in model.tables],
         [(model.tokens.position, "inputs")],
-        [(model.tokens, "share"), (model.tokens, "forward")],
-        [(model.local, "forward")],
-        [(model.feature, "forward"), (model.topology, "forward")],
-        [(model.context_tokens, "forward")],
-        [(model.perceivers, "share"), (model.perceivers, "forward")],
+        [(model.tokens, "encode"), (model.tokens, "forward")],
+        [(model.branches["local"], "forward")],
+        [(model.branches["feature"], "encode"), (model.branches["topology"], "encode")],
+        [(model.global_tokens, "forward")],
+        [(model.branches["perceivers"], "encode"), (model.branches["perceivers"], "forward")],
         [(model.fusion, "forward"), (model.readout, "forward")],
     ]
     return dict(zip(PARTS, functions, strict=True))
@@ -397,7 +397,7 @@ def peak_of(path: Path) -> int:
     torch.nn.Linear(512, 512)(torch.randn(512, 512)).sum().backward()  # libraries are loaded at first use
     before = 0 if optimise else _memory("VmRSS")
     Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew
-    literal_backward(model, batch, loss) if form == "literal" else backward_in_parts(model, batch, loss)
+    literal_backward(model, batch, loss) if form == "literal" else backward_by_group(model, batch, loss)
     if optimiser is not None:
         optimiser.step()
     return _memory("VmHWM") - before
@@ -417,8 +417,8 @@ def full(cases: list[Case], chosen: argparse.Namespace) -> None:
             config = ModelConfig(width=chosen.width, local_layers=layers)
             gigabytes = peak("ours", config, case.schema, batch, optimise=True) / GB
             verdict = "yes" if gigabytes < MEMORY_LIMIT else "NO"
-            names = ("data", "L", "distinct rows", "context tokens", "GB", f"below {MEMORY_LIMIT} GB")
-            sizes = f"{len(batch.row_type):,}", f"{len(batch.context_row):,}"
+            names = ("data", "L", "distinct rows", "global tokens", "GB", f"below {MEMORY_LIMIT} GB")
+            sizes = f"{len(batch.row_type):,}", f"{len(batch.global_row):,}"
             _add(table, names, (case.name, str(layers), *sizes, f"{gigabytes:.1f}", verdict))
     CONSOLE.print(table)
 

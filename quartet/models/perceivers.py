@@ -109,9 +109,11 @@ class SeedRead(nn.Module):
 class Perceivers(Branch):
     """h_collab and h_temp: latents of their own, one stack of layers, a read each (eq. 5 to 7)."""
 
+    latents: dict[str, TemporalLatents | CollabLatents]
+
     def __init__(self, config: ModelConfig, schema: ModelSchema) -> None:  # noqa: ARG002
         super().__init__()
-        self.latents = nn.ModuleDict(
+        self.latents = nn.ModuleDict(  # type: ignore[assignment]
             {name: kind(config) for name, kind in _CONTEXTS.items() if config.has(name)}
         )
         self.stack = LatentStack(config)
@@ -125,7 +127,7 @@ class Perceivers(Branch):
         return _contexts(config) if config.perceiver else ()
 
     def encode(self, inputs: BatchInputs) -> tuple[Any, ...]:
-        encoded = tuple(latents.encode(inputs) for latents in self.latents.values())  # type: ignore[operator]
+        encoded = tuple(latents.encode(inputs) for latents in self.latents.values())
         return tuple(map(self.stack, encoded)) if self.is_of_times else encoded
 
     def forward(self, inputs: GroupInputs, encoded: Any) -> dict[str, Tensor]:

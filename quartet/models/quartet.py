@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import torch
@@ -41,6 +42,8 @@ class Quartet(Network):
     Names of tables and columns never name a module: tables are told apart by their order.
     """
 
+    branches: Mapping[str, Branch]
+
     def __init__(self, config: ModelConfig, schema: ModelSchema) -> None:
         super().__init__(config, schema)
         if not config.local and not config.branches:
@@ -50,7 +53,7 @@ class Quartet(Network):
         has_rows = has_tokens or config.has("feature")  # a sketch needs no features
         self.tables = TableEncoders(schema.tables if has_rows else (), config)
         self.tokens = LocalTokens(config, schema) if has_tokens else NoTokens()
-        self.branches = nn.ModuleDict(
+        self.branches = nn.ModuleDict(  # type: ignore[assignment]
             {name: kind(config, schema) for name, kind in _BRANCHES.items() if kind.views(config)}
         )
         self.global_tokens = GlobalTokens(config) if has_contexts else NoGlobalTokens()
@@ -65,7 +68,8 @@ class Quartet(Network):
 
     def forward_group(self, encoded: EncodedTokens, batch: TokenBatch, group: SeedGroup) -> Tensor:
         tokens = self.tokens(encoded, group)  # (b, K, D)
-        inputs, views = GroupInputs(batch, group, tokens, tokens[:, 0]), {}
+        inputs = GroupInputs(batch, group, tokens, seed=tokens[:, 0])
+        views: dict[str, Tensor] = {}
         for branch, own in zip(self.branches.values(), encoded.branches, strict=True):
             views |= branch(inputs, own)  # each (b, D)
         return self.readout(self.fusion(views))  # (b, outputs)

@@ -1,47 +1,45 @@
 """A batch as RelGT's public code computes it: every token for itself, all seeds of the batch at once.
 
-The same model gives the same answers on it, but for the noise of the position encoder. What is different is the cost:
-a row is encoded as often as it stands in a context, repeated rows are tokens of their own, and nothing is cut
-into parts.
+A model gives the same logits for it, but for the noise of the position encoder. Only the cost differs: a row is encoded
+as often as it stands in a context, repeated rows are tokens of their own, and nothing is cut into groups.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from quartet.features import Bags, rows_of
-from quartet.tokens import Part, TableRows, TokenBatch
+from quartet.tokens import SeedGroup, TableRows, TokenBatch
+
+_OF_TOKENS = ("row", "type", "hop", "age", "count", "noise")  # fields of a group with a number for each token
 
 
 def literal(batch: TokenBatch) -> TokenBatch:
-    """The same seeds with nothing shared among their local tokens. It has no other contexts."""
-    parts = [_repeated(part) for part in batch.parts]
-    width = max(part.row.shape[1] for part in parts)
-    whole = _joined([_padded(part, width) for part in parts])
+    """Returns the same seeds with nothing shared among their local tokens, and without other contexts."""
+    groups = [_repeated(group) for group in batch.groups]
+    width = max(group.row.shape[1] for group in groups)
+    whole = _joined([_padded(group, width) for group in groups])
     row = whole.row.flatten()  # (tokens,) places among the batch's distinct rows
     tables, place = cells_of_each(batch, row)
     whole = replace(whole, row=place.view_as(whole.row))
-    seed_row = torch.empty_like(batch.seed_row)
-    seed_row[whole.seed] = whole.row[:, 0]
+    seed_row = torch.empty_like(batch.seed_row).index_copy(0, whole.seed, whole.row[:, 0])
     row_type = torch.empty_like(row).index_copy(0, place, batch.row_type[row])
-    return replace(batch, tables=tables, row_type=row_type, seed_row=seed_row, parts=(whole,))
+    return replace(batch, tables=tables, row_type=row_type, seed_row=seed_row, groups=(whole,))
 
 
 def cells_of_each(batch: TokenBatch, row: Tensor) -> tuple[tuple[TableRows, ...], Tensor]:
-    """The cells of each row as often as it is named, and where each stands."""
+    """Returns the cells of each row as often as it is named, and where each stands."""
     order = row.argsort(stable=True)  # rows of one table lie side by side
-    first = torch.tensor([0, *(len(table) for table in batch.tables)]).cumsum(0)
+    first = row.new_tensor([0, *(len(table) for table in batch.tables)]).cumsum(0)
     ends = torch.searchsorted(row[order], first).tolist()
     tables = tuple(
         _cells(table, row[order[ends[number] : ends[number + 1]]] - first[number])
         for number, table in enumerate(batch.tables)
     )
-    return tables, torch.empty_like(order).index_copy(0, order, torch.arange(len(order)))
+    return tables, order.argsort()
 
 
 def _cells(table: TableRows, rows: Tensor) -> TableRows:
@@ -55,56 +53,50 @@ def _cells(table: TableRows, rows: Tensor) -> TableRows:
 
 
 def _bags(start: Tensor, code: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
-    bags = rows_of(Bags(np.append(start.numpy(), len(code)), code.numpy()), rows.numpy())
-    return torch.from_numpy(bags.start[:-1]), torch.from_numpy(bags.code)
+    length = torch.cat([start, start.new_tensor([len(code)])]).diff()[rows]
+    first = length.cumsum(0) - length
+    shift = (start[rows] - first).repeat_interleave(length)
+    return first, code[torch.arange(len(shift), device=shift.device) + shift]
 
 
-def _repeated(part: Part) -> Part:
-    """Each token as often as its share says; links join the first copies."""
-    copies = part.share.long()  # (b, K); 0 for padding
+def _repeated(group: SeedGroup) -> SeedGroup:
+    """Returns each token as often as it counts; links join the first copies."""
+    copies = group.count.long()  # (b, K); 0 for padding
     length = copies.sum(1)
-    width = int(length.max())
-    seed = torch.arange(len(copies)).repeat_interleave(length)
-    column = torch.cat([torch.arange(int(count)) for count in length])
-    source = torch.arange(copies.numel()).repeat_interleave(copies.flatten())
+    is_real = torch.arange(int(length.max()), device=length.device) < length[:, None]  # (b, longest)
+    source = torch.arange(copies.numel(), device=length.device).repeat_interleave(copies.flatten())
 
     def spread(values: Tensor) -> Tensor:
-        wide = values.new_zeros(len(copies), width)
-        wide[seed, column] = values.flatten()[source]
+        wide = values.new_zeros(is_real.shape)
+        wide[is_real] = values.flatten()[source]
         return wide
 
-    start = torch.cumsum(copies, 1) - copies + width * torch.arange(len(copies))[:, None]
+    line = torch.arange(len(copies), device=length.device)[:, None]
+    start = copies.cumsum(1) - copies + is_real.shape[1] * line
+    tokens = {name: spread(getattr(group, name)) for name in _OF_TOKENS}
+    tokens["count"] = is_real.to(group.count.dtype)
+    return replace(group, edge=start.flatten()[group.edge], **tokens)
+
+
+def _padded(group: SeedGroup, width: int) -> SeedGroup:
+    """Returns the group with so many tokens a seed."""
+    before = group.row.shape[1]
+    wide = {name: F.pad(getattr(group, name), (0, width - before)) for name in _OF_TOKENS}
+    return replace(group, edge=group.edge // before * width + group.edge % before, **wide)
+
+
+def _joined(groups: list[SeedGroup]) -> SeedGroup:
+    """Returns groups of one width as one, without collaborative contexts."""
+    joined = {name: torch.cat([getattr(group, name) for group in groups]) for name in ("seed", *_OF_TOKENS)}
+    num_seeds, width = joined["row"].shape
+    edges, first = [], 0
+    for group in groups:
+        edges.append(group.edge + width * first)
+        first += len(group.seed)
     return replace(
-        part,
-        row=spread(part.row),
-        type=spread(part.type),
-        hop=spread(part.hop),
-        age=spread(part.age),
-        share=spread((copies > 0).to(part.share.dtype)),
-        noise=spread(part.noise),
-        edge=start.flatten()[part.edge],
-    )
-
-
-def _padded(part: Part, width: int) -> Part:
-    """The part with so many tokens a seed."""
-    before = part.row.shape[1]
-    more = {
-        name: F.pad(getattr(part, name), (0, width - before))
-        for name in ("row", "type", "hop", "age", "share", "noise")
-    }
-    return replace(part, edge=part.edge // before * width + part.edge % before, **more)
-
-
-def _joined(parts: list[Part]) -> Part:
-    """Parts of one width as one."""
-    width = parts[0].row.shape[1]
-    num_before = torch.cumsum(torch.tensor([0, *(len(part.seed) for part in parts)]), 0)
-    names = ("seed", "row", "type", "hop", "age", "share", "noise")
-    return replace(
-        parts[0],
-        **{name: torch.cat([getattr(part, name) for part in parts]) for name in names},
-        edge=torch.cat([part.edge + width * num for part, num in zip(parts, num_before, strict=False)], 1),
-        collab=parts[0].collab.new_zeros(int(num_before[-1]), 0),
-        num_collab=parts[0].num_collab.new_zeros(int(num_before[-1])),
+        groups[0],
+        **joined,
+        edge=torch.cat(edges, 1),
+        collab=groups[0].collab.new_zeros(num_seeds, 0),
+        num_collab=groups[0].num_collab.new_zeros(num_seeds),
     )

@@ -1,4 +1,4 @@
-"""Random features of every kind, and small graphs with token batches to try the network on."""
+"""Random features of every kind, small graphs with token batches to try networks on, and their gradients."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from torch import Tensor, nn
 
 from quartet.config import ModelConfig, SamplingConfig
 from quartet.contexts import Context, sample
@@ -15,6 +16,7 @@ from quartet.models.quartet import Quartet
 from quartet.tasks import Seeds
 from quartet.tokens import TokenBatch, Tokenizer
 from quartet.training import ModelSchema
+from tests.contexts.small import random_sales
 
 SMALL = ModelConfig(
     width=16, heads=2, num_archetypes=5, num_latents=3, latent_layers=2, encoder_width=8, encoder_layers=2,
@@ -103,13 +105,62 @@ def setting(
     seeds: Seeds,
     config: ModelConfig = SMALL,
     sampler: SamplingConfig | None = None,
-    part_tokens: int = 64,
+    group_tokens: int = 64,
 ) -> Setting:
     """A model with random weights in double precision, at evaluation."""
     sampler = config.sampling(sampler or SamplingConfig(local_budget=12, collab_budget=8, temporal_budget=9))
     features = RandomFeatures.of(graph)
     context = sample(graph, seeds, sampler)
-    tokenizer = Tokenizer(graph, features, part_tokens=part_tokens)  # type: ignore[arg-type]
+    tokenizer = Tokenizer(graph, features, group_tokens=group_tokens)  # type: ignore[arg-type]
     torch.manual_seed(0)
     model = Quartet(config, ModelSchema(features.layouts, sampler.num_hops)).double().eval()
     return Setting(graph, features, context, tokenizer, model)
+
+
+WALK = SamplingConfig(local_budget=16, collab_budget=8, temporal_budget=9)
+
+
+def buyers(
+    number: int, config: ModelConfig = SMALL, sampler: SamplingConfig = WALK, count: int = 9
+) -> Setting:
+    """Buyers asked about at random times; some of them have bought nothing yet."""
+    graph, _ = random_sales(number)
+    rng = np.random.default_rng(number)
+    node = rng.integers(0, int(graph.offsets[1]), count)
+    moments = rng.integers(1, len(graph.times), max(2, count // 3))
+    time = graph.times[rng.choice(moments, count)] - rng.integers(0, 2, count)
+    found = setting(graph, Seeds(node, time, None), config, sampler)
+    randomise(found.model)
+    return found
+
+
+def randomise(model: nn.Module) -> None:
+    """Weights of LayerNorms start at one and biases at zero; what forgets them would not be noticed.
+
+    Matrices are made larger, so that answers differ from seed to seed as they do after training.
+    """
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.dim() == 1:
+                parameter.add_(0.3 * torch.randn_like(parameter))
+            else:
+                parameter.mul_(2)
+        for module in model.modules():
+            if isinstance(module, nn.BatchNorm1d):
+                module.running_mean.normal_()  # type: ignore[union-attr,operator]
+                module.running_var.uniform_(0.5, 2)  # type: ignore[union-attr,operator]
+
+
+def gradients(model: nn.Module) -> dict[str, Tensor]:
+    found = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+    model.zero_grad()
+    return found
+
+
+def assert_same(found: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
+    for name in found | expected:
+        if name not in found or name not in expected:  # a table of which no row is there
+            assert (found | expected)[name].eq(0).all(), name
+        else:
+            scale = 1 + expected[name].abs().max().item() if expected[name].numel() else 1
+            torch.testing.assert_close(found[name], expected[name], rtol=0, atol=1e-12 * scale, msg=name)

@@ -39,8 +39,8 @@ def column(linear: torch.nn.Linear, token: Tensor) -> list[float]:
             for row, b in zip(linear.weight.tolist(), bias, strict=True)]  # fmt: skip
 
 
-def looped(attention: Projections, query: Tensor, context: Tensor, share: list[int]) -> list[float]:
-    """What one query reads, number by number; token j stands `share[j]` times in its context."""
+def looped(attention: Projections, query: Tensor, context: Tensor, count: list[int]) -> list[float]:
+    """What one query reads, number by number; token j stands `count[j]` times in its context."""
     size = WIDTH // HEADS
     asked = column(attention.query, query)
     keys = [column(attention.key, token) for token in context]
@@ -49,7 +49,7 @@ def looped(attention: Projections, query: Tensor, context: Tensor, share: list[i
     for head in range(HEADS):
         own = range(head * size, (head + 1) * size)
         logits = [sum(key[i] * asked[i] for i in own) / math.sqrt(size) for key in keys]
-        weight = [count * math.exp(logit) for count, logit in zip(share, logits, strict=True)]
+        weight = [times * math.exp(logit) for times, logit in zip(count, logits, strict=True)]
         total = sum(weight)  # over the context, not over the queries
         read += [sum(w * value[i] for w, value in zip(weight, values, strict=True)) / total for i in own]
     return column(attention.out, torch.tensor(read, dtype=torch.float64))
@@ -80,10 +80,10 @@ def test_cross_attention_is_its_equation() -> None:
 def test_self_attention_is_its_equation_over_a_multiset() -> None:
     attention = SelfAttention(CONFIG).double().eval()
     random_biases(attention)
-    sequence, share = tokens(1, 5), [1, 3, 2, 1, 0]
-    read = attention(sequence, torch.tensor([share], dtype=torch.float64).log())
+    sequence, count = tokens(1, 5), [1, 3, 2, 1, 0]
+    read = attention(sequence, torch.tensor([count], dtype=torch.float64).log())
     for number in range(5):
-        expected = looped(attention, sequence[0, number], sequence[0], share)
+        expected = looped(attention, sequence[0, number], sequence[0], count)
         assert read[0, number].tolist() == pytest.approx(expected, abs=1e-12)
 
 
@@ -124,16 +124,16 @@ def test_an_empty_context_is_read_as_nothing() -> None:
 def test_no_attention_to_padding_and_no_gradient_from_it() -> None:
     block = SelfAttentionBlock(CONFIG.changed(dropout=0.0)).double()
     pool = Pool(WIDTH).double()
-    share = torch.tensor([[1, 2, 1, 0, 0]], dtype=torch.float64)
+    count = torch.tensor([[1, 2, 1, 0, 0]], dtype=torch.float64)
     sequence = tokens(1, 5).requires_grad_()
-    answer = pool(block(sequence, share.log()), share.log())
+    answer = pool(block(sequence, count.log()), count.log())
     answer.square().sum().backward()
     assert sequence.grad is not None
     assert sequence.grad[0, 3:].eq(0).all()
     assert sequence.grad[0, :3].ne(0).all()
     other = sequence.detach().clone()
     other[0, 3:] = 1e6
-    assert pool(block(other, share.log()), share.log()).equal(answer)
+    assert pool(block(other, count.log()), count.log()).equal(answer)
 
 
 def test_masked_places_get_no_gradient() -> None:
@@ -146,28 +146,29 @@ def test_masked_places_get_no_gradient() -> None:
 
 
 def test_pool_is_its_equation() -> None:
-    pool, sequence, share = Pool(WIDTH).double(), tokens(1, 4), [1, 2, 1, 3]
+    pool, sequence, count = Pool(WIDTH).double(), tokens(1, 4), [1, 2, 1, 3]
     w = pool.score.weight[0].tolist()
     h = sequence[0].tolist()
     score = [math.exp(sum(a * b for a, b in zip(w, token, strict=True))) for token in h]
-    weight = [share[j] * score[j] for j in range(1, 4)]
+    weight = [count[j] * score[j] for j in range(1, 4)]
     mixed = [h[0][i] + sum(weight[j - 1] * h[j][i] for j in range(1, 4)) / sum(weight) for i in range(WIDTH)]
     expected = torch.nn.functional.layer_norm(torch.tensor(mixed, dtype=torch.float64), [WIDTH])
-    read = pool(sequence, torch.tensor([share], dtype=torch.float64).log())
+    read = pool(sequence, torch.tensor([count], dtype=torch.float64).log())
     torch.testing.assert_close(read[0], expected, rtol=0, atol=1e-12)
 
 
 def test_a_seed_alone_is_pooled_to_itself() -> None:
     pool, sequence = Pool(WIDTH).double(), tokens(2, 1)
-    assert pool(sequence, torch.zeros(2, 1)).equal(pool.norm(sequence[:, 0]))
+    expected = pool.norm(sequence[:, 0])
+    torch.testing.assert_close(pool(sequence, torch.zeros(2, 1)), expected, rtol=0, atol=1e-12)
 
 
 def test_dropout_is_off_at_evaluation_and_on_in_training() -> None:
     block = SelfAttentionBlock(CONFIG).double()
     attention, sequence = cross(), tokens(2, 6)
-    share = torch.zeros(2, 6, dtype=torch.float64)
+    count = torch.zeros(2, 6, dtype=torch.float64)
     reads = [
-        lambda: block(sequence, share),
+        lambda: block(sequence, count),
         lambda: attention(sequence, sequence),
         lambda: attention.read_places(
             attention.logits(sequence[0], sequence[1]),
@@ -184,7 +185,7 @@ def test_dropout_is_off_at_evaluation_and_on_in_training() -> None:
         assert not read().equal(read())
 
 
-def test_dropout_keeps_the_mean_and_drops_its_share() -> None:
+def test_dropout_keeps_the_mean_and_drops_at_its_rate() -> None:
     ones = torch.ones(1000, 1000)
     found = dropout(ones, 0.3, is_training=True)
     dropped = round(2**16 * 0.3) / 2**16

@@ -1,4 +1,4 @@
-"""Odd databases and odd values: a finite answer, or an error that says why; and where numbers are computed."""
+"""Odd databases and odd values: finite logits, or an error that says why; and where numbers are computed."""
 
 from __future__ import annotations
 
@@ -21,8 +21,7 @@ from quartet.models.quartet import Quartet
 from quartet.tasks import Seeds
 from quartet.tokens import Tokenizer
 from quartet.training import ModelSchema
-from tests.models.data import SMALL
-from tests.models.test_equality import randomise
+from tests.models.data import SMALL, randomise
 
 HOUR = 3600 * 10**9
 START = 1_700_000_000 * 10**9
@@ -52,7 +51,7 @@ def items(num_sales: int = 6, **changed: list[object]) -> Database:
     return Database.build(tables, Schema(said))
 
 
-def finite_answer(
+def finite_logits(
     database: Database,
     seeds: list[tuple[int, int]],
     config: ModelConfig = SMALL,
@@ -80,22 +79,22 @@ def finite_answer(
 
 
 def test_names_of_tables_break_no_module() -> None:
-    assert finite_answer(items(), [(0, time_of(4)), (1, time_of(4))]).std() > 0
+    assert finite_logits(items(), [(0, time_of(4)), (1, time_of(4))]).std() > 0
 
 
 def test_a_seed_without_history_draws_from_what_is_visible_or_stands_alone() -> None:
     """Items 1 and 2 were never sold."""
     seeds = [(1, time_of(2)), (2, time_of(2))]
-    assert len(finite_answer(items(), seeds)) == 2
-    assert len(finite_answer(items(), seeds, sampler=SamplingConfig(fallback="null"))) == 2
+    assert len(finite_logits(items(), seeds)) == 2
+    assert len(finite_logits(items(), seeds, sampler=SamplingConfig(fallback="null"))) == 2
 
 
 def test_nothing_at_all_is_visible() -> None:
     """Before the first sale: no temporal, no collaborative context, only items to fall back on."""
     seeds = [(0, time_of(-5))]
-    assert len(finite_answer(items(), seeds)) == 1
-    assert len(finite_answer(items(), seeds, SMALL.changed(perceiver=False))) == 1
-    assert len(finite_answer(items(), seeds, sampler=SamplingConfig(fallback="null"))) == 1
+    assert len(finite_logits(items(), seeds)) == 1
+    assert len(finite_logits(items(), seeds, SMALL.changed(perceiver=False))) == 1
+    assert len(finite_logits(items(), seeds, sampler=SamplingConfig(fallback="null"))) == 1
 
 
 @pytest.mark.parametrize("is_timed", [False, True])
@@ -103,12 +102,12 @@ def test_a_database_of_one_table(is_timed: bool) -> None:
     table = pa.table({"id": [0, 1, 2], "at": [START // 10**9] * 3, "weight": [1.0, 2.0, 5.0]})
     time = TimeColumn("at", unit="s") if is_timed else None
     said = Schema({"alone": TableSchema(("id",), (), time, settled=FACTS)})
-    found = finite_answer(Database.build({"alone": table}, said), [(n, time_of(1)) for n in range(3)])
+    found = finite_logits(Database.build({"alone": table}, said), [(n, time_of(1)) for n in range(3)])
     assert len(found.unique()) == 3
 
 
 def test_a_table_of_one_row() -> None:
-    assert len(finite_answer(items(num_sales=1), [(0, time_of(1)), (1, time_of(1))])) == 2
+    assert len(finite_logits(items(num_sales=1), [(0, time_of(1)), (1, time_of(1))])) == 2
 
 
 def test_an_unseen_category_an_infinity_and_an_empty_cell_get_an_answer() -> None:
@@ -119,13 +118,13 @@ def test_an_unseen_category_an_infinity_and_an_empty_cell_get_an_answer() -> Non
     prices = [0.0, 1.5, 3.0, 4.5, float("inf"), float("nan")]
     after = items(colour=colours, price=prices)
     seeds = [(0, time_of(hour)) for hour in (3, 4, 5)]
-    known, unknown = (finite_answer(db, seeds, statistics=statistics) for db in (before, after))
+    known, unknown = (finite_logits(db, seeds, statistics=statistics) for db in (before, after))
     assert unknown[0].equal(known[0]) or (unknown[0] - known[0]).abs().max() < 1e-6
     assert not unknown[1].equal(known[1])
 
 
 def test_a_column_of_nothing_but_nan() -> None:
-    assert len(finite_answer(items(price=[float("nan")] * 6), [(0, time_of(4))])) == 1
+    assert len(finite_logits(items(price=[float("nan")] * 6), [(0, time_of(4))])) == 1
 
 
 def test_the_sizes_of_a_sketch_follow_the_tables() -> None:
@@ -172,9 +171,9 @@ def test_bf16_is_tried_in_another_process_before_it_is_used() -> None:
             precision.autocast("cpu", "bf16")
         return
     seeds = [(0, time_of(4)), (1, time_of(5))]
-    exact = finite_answer(items(), seeds)
+    exact = finite_logits(items(), seeds)
     with precision.autocast("cpu", "bf16"):
-        rough = finite_answer(items(), seeds)
+        rough = finite_logits(items(), seeds)
     assert (rough.float().sigmoid() - exact.sigmoid()).abs().max() < 0.05
     assert not rough.float().equal(exact)
 

@@ -8,9 +8,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from quartet.models.hgt import HGT, HGTConv, HGTLayer, softmax
-from quartet.tokens import Part
+from quartet.tokens import SeedGroup
 from tests.models.data import SMALL
-from tests.models.test_message import (
+from tests.models.messages import (
     Asked,
     as_dicts,
     asked,
@@ -26,27 +26,27 @@ from tests.shop import day
 HEADS, INSIDE = SMALL.heads, SMALL.width // SMALL.heads
 
 
-def literal(case: Asked, part: Part) -> Tensor:
-    """The answers of a part's seeds: every token, every link and every head, one at a time."""
-    states = inputs(case.model, case.batch, part)
+def literal(case: Asked, group: SeedGroup) -> Tensor:
+    """The logits of a group's seeds: every token, every link and every head, one at a time."""
+    states = inputs(case.model, case.batch, group)
     for layer in case.model.layers:
         assert isinstance(layer, HGTLayer)
         made = []
-        for node, table in enumerate(part.type.flatten().tolist()):
-            inside = states[node] + _literal_conv(case, layer.conv, part, states, node)
+        for node, table in enumerate(group.type.flatten().tolist()):
+            inside = states[node] + _literal_conv(case, layer.conv, group, states, node)
             norm = layer.norm.weight[table], layer.norm.bias[table]
             made.append(F.layer_norm(inside, inside.shape, *norm))
         states = torch.stack(made)
-    return case.model.readout(states.unflatten(0, part.row.shape)[:, 0])
+    return case.model.readout(states.unflatten(0, group.row.shape)[:, 0])
 
 
-def _literal_conv(case: Asked, conv: HGTConv, part: Part, states: Tensor, node: int) -> Tensor:
-    tables = part.type.flatten().tolist()
-    links = list(incoming(case.model, part, node))
+def _literal_conv(case: Asked, conv: HGTConv, group: SeedGroup, states: Tensor, node: int) -> Tensor:
+    tables = group.type.flatten().tolist()
+    links = list(incoming(case.model, group, node))
     heads = [_literal_head(conv, tables, states, node, links, head) for head in range(HEADS)]
     out = conv.out.weight[tables[node]] @ F.gelu(torch.cat(heads)) + conv.out.bias[tables[node]]  # type: ignore[index]
-    share = conv.gate[tables[node]].sigmoid()
-    return share * out + (1 - share) * states[node]
+    gate = conv.gate[tables[node]].sigmoid()
+    return gate * out + (1 - gate) * states[node]
 
 
 def _literal_head(
@@ -72,7 +72,7 @@ def _literal_head(
 def test_equal_to_its_literal_form(sampler: str, num_layers: int) -> None:
     case = asked("hgt", sampler=sampler, config=SMALL.changed(conv_layers=num_layers))
     vary(case)
-    assert_equal_to(case, [literal(case, part) for part in case.batch.parts])
+    assert_equal_to(case, [literal(case, group) for group in case.batch.groups])
 
 
 def vary(case: Asked) -> None:
@@ -84,11 +84,11 @@ def vary(case: Asked) -> None:
             layer.conv.gate.normal_()
 
 
-def geometric(case: Asked, part: Part) -> Tensor:
-    """The answers of a part's seeds by PyTorch Geometric's HGTConv, which knows nothing of how far a seed sees."""
+def geometric(case: Asked, group: SeedGroup) -> Tensor:
+    """The logits of a group's seeds by PyTorch Geometric's HGTConv, which knows nothing of how far a seed sees."""
     from torch_geometric.nn import HGTConv as Oracle
 
-    nodes, edges, place = as_dicts(case.model, part, inputs(case.model, case.batch, part))
+    nodes, edges, place = as_dicts(case.model, group, inputs(case.model, case.batch, group))
     names = relation_names(case.model.schema.links)
     for layer in case.model.layers:
         assert isinstance(layer, HGTLayer)
@@ -98,7 +98,7 @@ def geometric(case: Asked, part: Part) -> Tensor:
             number = int(table[1:])
             norm = layer.norm.weight[number], layer.norm.bias[number]
             nodes[table] = F.layer_norm(nodes[table] + made, (SMALL.width,), *norm)
-    seeds = zip(part.type[:, 0].tolist(), place.view_as(part.row)[:, 0].tolist(), strict=True)
+    seeds = zip(group.type[:, 0].tolist(), place.view_as(group.row)[:, 0].tolist(), strict=True)
     return case.model.readout(torch.stack([nodes[f"t{table}"][row] for table, row in seeds]))
 
 
@@ -155,13 +155,13 @@ def test_a_seed_that_nothing_links_to_keeps_itself() -> None:
     """Without neighbours attention is zero, GELU leaves it so, and the bias and the gate remain."""
     case = asked("hgt", lonely(), [(row, day(1)) for row in range(3)])
     vary(case)
-    (part,) = case.batch.parts
-    states = inputs(case.model, case.batch, part)
+    (group,) = case.batch.groups
+    states = inputs(case.model, case.batch, group)
     for layer in case.model.layers:
         assert isinstance(layer, HGTLayer)
-        share = layer.conv.gate[0].sigmoid()
-        kept = states + share * layer.conv.out.bias[0] + (1 - share) * states  # type: ignore[index]
+        gate = layer.conv.gate[0].sigmoid()
+        kept = states + gate * layer.conv.out.bias[0] + (1 - gate) * states  # type: ignore[index]
         states = F.layer_norm(kept, (SMALL.width,), layer.norm.weight[0], layer.norm.bias[0])
-    expected = case.model.readout(states.unflatten(0, part.row.shape)[:, 0])
-    torch.testing.assert_close(case.model(case.batch)[part.seed], expected, rtol=0, atol=1e-12)
+    expected = case.model.readout(states.unflatten(0, group.row.shape)[:, 0])
+    torch.testing.assert_close(case.model(case.batch)[group.seed], expected, rtol=0, atol=1e-12)
     assert len(expected.unique(dim=0)) == 3

@@ -123,11 +123,11 @@ def test_later_links_make_all_degrees_equal() -> None:
     ("branch", "sees_columns"), [("feature", True), ("topology", False), ("temporal", True), ("collab", True)]
 )
 def test_where_the_columns_of_a_seed_reach(branch: Branch, sees_columns: bool) -> None:
-    """Other columns, same keys and so the same noise: the answers change where the columns are seen."""
+    """Other columns, same keys and so the same noise: the logits change where the columns are seen."""
     config = reading(False, branch)
     one, other = (Pupil.new(archetypes(number), config) for number in (0, 1))
     seeds = one.planted.train
-    assert (one.answers(seeds) != other.answers(seeds)).any() == sees_columns
+    assert (one.logits(seeds) != other.logits(seeds)).any() == sees_columns
 
 
 def test_auc_counts_pairs_and_half_of_the_ties() -> None:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from quartet.config import ModelConfig
-from quartet.models.relgt import DECAY, CentroidMemory
+from quartet.models.relgt import CentroidMemory
 from tests.models.data import SMALL
 
 
@@ -21,7 +21,7 @@ def shown(memory: CentroidMemory, seeds: Tensor, steps: int) -> CentroidMemory:
     memory.train()
     for _ in range(steps):
         memory(seeds)
-        memory.settle(lambda tensor: tensor)
+        memory.after_step(lambda tensor: tensor)
     return memory
 
 
@@ -51,7 +51,7 @@ def test_centroids_find_the_clouds() -> None:
 
 def test_counts_are_the_moving_average_of_seeds() -> None:
     memory = shown(memory_of(SMALL.changed(num_archetypes=4)), clouds(4, 16), 1)
-    assert memory.count.sum().item() == pytest.approx(4 * DECAY + 64 * (1 - DECAY))
+    assert memory.count.sum().item() == pytest.approx(4 * 0.99 + 64 * 0.01)
     shown(memory, clouds(4, 16), 600)
     assert memory.count.sum().item() == pytest.approx(64, rel=0.02)
 
@@ -64,7 +64,7 @@ def test_a_step_in_two_parts_is_one_step() -> None:
         for part in cut:
             memory(part)
         torch.manual_seed(1)
-        memory.settle(lambda tensor: tensor)
+        memory.after_step(lambda tensor: tensor)
     assert torch.allclose(whole.total, parts.total)
     assert torch.allclose(whole.mean, parts.mean)
 

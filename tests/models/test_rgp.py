@@ -1,4 +1,4 @@
-"""RGP is its equations: equal to a literal form, one seed at a time, gradients too; tokens, shares, odd cases."""
+"""RGP is its equations: equal to a literal form, one seed at a time, gradients too; tokens, counts, odd cases."""
 
 from __future__ import annotations
 
@@ -13,14 +13,12 @@ from quartet.config import ModelConfig, SamplingConfig
 from quartet.contexts import sample
 from quartet.database import Database
 from quartet.graph import TemporalGraph
-from quartet.models import build_model
 from quartet.models.rgp import RGP, Reader, num_links
 from quartet.tasks import Seeds
-from quartet.tokens import Part, TokenBatch, Tokenizer
+from quartet.tokens import SeedGroup, TokenBatch, Tokenizer
 from quartet.training import ModelSchema
 from tests.contexts.small import random_sales, sales
-from tests.models.data import SMALL, RandomFeatures
-from tests.models.test_equality import assert_same, gradients, randomise
+from tests.models.data import SMALL, RandomFeatures, assert_same, gradients, randomise
 from tests.reference.model import Seed, encode_rows, literal_block, literal_cross, unpacked
 from tests.strategies import SECOND
 
@@ -38,10 +36,9 @@ def asked(
     node, time = np.array(seeds, np.int64).T
     context = sample(graph, Seeds(node.copy(), time.copy(), None), sampler)
     torch.manual_seed(0)
-    model = build_model(config, ModelSchema(features.layouts, sampler.num_hops, num_outputs)).double().eval()
-    assert isinstance(model, RGP)
+    model = RGP(config, ModelSchema(features.layouts, sampler.num_hops, num_outputs)).double().eval()
     randomise(model)
-    batch = Tokenizer(graph, features, part_tokens=64)(context)  # type: ignore[arg-type]
+    batch = Tokenizer(graph, features, group_tokens=64)(context)  # type: ignore[arg-type]
     return model, batch.to(torch.float64)
 
 
@@ -58,15 +55,15 @@ def buyers(number: int, count: int = 14) -> tuple[TemporalGraph, list[tuple[int,
 # --- the literal form -------------------------------------------------------------------------------
 
 
-def literal_answers(model: RGP, batch: TokenBatch) -> Tensor:
-    answers = [torch.empty(0)] * len(batch)
-    for part in batch.parts:
-        for place, number in enumerate(part.seed.tolist()):
-            answers[number] = literal_answer(model, batch, unpacked(batch, part, place))
-    return torch.stack(answers)
+def literal_logits(model: RGP, batch: TokenBatch) -> Tensor:
+    logits = [torch.empty(0)] * len(batch)
+    for group in batch.groups:
+        for place, number in enumerate(group.seed.tolist()):
+            logits[number] = literal_logit(model, batch, unpacked(batch, group, place))
+    return torch.stack(logits)
 
 
-def literal_answer(model: RGP, batch: TokenBatch, seed: Seed) -> Tensor:
+def literal_logit(model: RGP, batch: TokenBatch, seed: Seed) -> Tensor:
     """Rows repeated as often as the paper would, the temporal context read for this seed alone."""
     near = literal_tokens(model, batch, seed.row, seed.age, model.tokens.hop(seed.hop), literal_links(seed))
     row, age = seed.temporal
@@ -110,19 +107,19 @@ def check(model: RGP, batch: TokenBatch) -> None:
     weight = torch.randn(len(batch), model.schema.num_outputs, dtype=torch.float64)
     answers = model(batch)
     (answers * weight).sum().backward()
-    found = gradients(model)  # type: ignore[arg-type]
-    literal = literal_answers(model, batch)
+    found = gradients(model)
+    literal = literal_logits(model, batch)
     (literal * weight).sum().backward()
     torch.testing.assert_close(answers, literal, rtol=0, atol=1e-12)
-    assert_same(found, gradients(model))  # type: ignore[arg-type]
+    assert_same(found, gradients(model))
     assert answers.std() > 1e-2, "answers that do not differ prove nothing"
 
 
 @pytest.mark.parametrize("number", [1, 3, 4, 5])
 def test_it_equals_its_literal_form(number: int) -> None:
     model, batch = asked(*buyers(number))
-    assert any((part.share > 1).any() for part in batch.parts), "no repeated token, no proof"
-    assert any((part.share == 0).any() for part in batch.parts), "no padding, no proof"
+    assert any((group.count > 1).any() for group in batch.groups), "no repeated token, no proof"
+    assert any((group.count == 0).any() for group in batch.groups), "no padding, no proof"
     assert 1 < len(batch.num_temporal) < len(batch), "no shared time, no proof"
     assert batch.num_temporal.unique().numel() > 1, "no padding of temporal contexts, no proof"
     check(model, batch)
@@ -134,7 +131,7 @@ def test_it_equals_its_literal_form(number: int) -> None:
         CONFIG.changed(num_latents=1, latent_layers=1, heads=4),
         CONFIG.changed(time="linear"),
         CONFIG.changed(local=False),  # the seed is its whole neighbourhood
-        CONFIG.changed(branches=("temporal", "collab")),  # peers are context tokens, and are not read
+        CONFIG.changed(branches=("temporal", "collab")),  # look-alikes are global tokens, and are not read
     ],
 )
 def test_other_shapes_equal_theirs(config: ModelConfig) -> None:
@@ -152,33 +149,33 @@ def test_links_are_counted_within_the_context() -> None:
     """Buyer 0 has three sales, each of its own thing: the seed has 3 links, each sale 2, each thing 1."""
     graph = TemporalGraph.build(Database.build(*sales([(0, 0), (0, 1), (0, 2), (1, 2)], 3, 3)))
     _, batch = asked(graph, [(0, 2 * SECOND), (2, 2 * SECOND)], fallback="null")
-    for part in batch.parts:
-        for place, number in enumerate(part.seed.tolist()):
-            found = num_links(part)[place][part.share[place] > 0].tolist()
+    for group in batch.groups:
+        for place, number in enumerate(group.seed.tolist()):
+            found = num_links(group)[place][group.count[place] > 0].tolist()
             assert found[0] == (3 if number == 0 else 0)
             assert sorted(found[1:]) == ([1, 1, 1, 2, 2, 2] if number == 0 else [])
 
 
 def test_repeated_tokens_weigh_as_often_as_they_stand() -> None:
-    """A token with share 3 is read as three tokens; one with share 0 is not there, whatever it holds."""
+    """A token with count 3 is read as three tokens; one with count 0 is not there, whatever it holds."""
     torch.manual_seed(0)
     reader = Reader(CONFIG).double().eval()
     query, tokens = torch.randn(4, 16, dtype=torch.float64), torch.randn(1, 3, 16, dtype=torch.float64)
-    share = torch.tensor([[1.0, 3.0, 0.0]], dtype=torch.float64)
-    found = reader.read_shares(query, tokens, share)
+    count = torch.tensor([[1.0, 3.0, 0.0]], dtype=torch.float64)
+    found = reader.read_counted(query, tokens, count)
     torch.testing.assert_close(
         found[0], literal_reader(reader, query, tokens[0, [0, 1, 1, 1]]), rtol=0, atol=1e-12
     )
     tokens[0, 2] = 1e6
-    assert reader.read_shares(query, tokens, share).equal(found)
+    assert reader.read_counted(query, tokens, count).equal(found)
 
 
 def test_padding_gets_no_gradient() -> None:
     reader = Reader(CONFIG).double().eval()
     tokens = torch.randn(2, 3, 16, dtype=torch.float64, requires_grad=True)
-    share = torch.tensor([[1.0, 2.0, 0.0], [1.0, 0.0, 0.0]], dtype=torch.float64)
+    count = torch.tensor([[1.0, 2.0, 0.0], [1.0, 0.0, 0.0]], dtype=torch.float64)
     query = torch.randn(4, 16, dtype=torch.float64)
-    reader.read_shares(query, tokens, share).square().sum().backward()
+    reader.read_counted(query, tokens, count).square().sum().backward()
     assert tokens.grad is not None
     assert tokens.grad[0, 2].eq(0).all()
     assert tokens.grad[1, 1:].eq(0).all()
@@ -193,9 +190,9 @@ def test_before_anything_happened() -> None:
     graph, seeds = buyers(3)
     model, batch = asked(graph, [(node, -SECOND) for node, _ in seeds], fallback="null")
     assert batch.num_temporal.tolist() == [0]
-    shared = model.share(batch)
+    encoded = model.encode(batch)
     latents = model.latents + model.temporal.feed(model.temporal.norm_feed(model.latents))
-    torch.testing.assert_close(shared.temporal[0], latents, rtol=0, atol=1e-12)
+    torch.testing.assert_close(encoded.temporal[0], latents, rtol=0, atol=1e-12)
     assert model(batch).isfinite().all()
 
 
@@ -205,7 +202,7 @@ def test_a_seed_without_neighbours_stands_alone() -> None:
     model, batch = asked(graph, [(0, SECOND), (2, SECOND)], fallback="null")
     check(model, batch)
     _, alone = asked(graph, [(2, SECOND)], fallback="null")
-    assert alone.parts[0].row.shape == (1, 1)
+    assert alone.groups[0].row.shape == (1, 1)
     torch.testing.assert_close(model(alone)[0], model(batch)[1], rtol=0, atol=1e-12)
 
 
@@ -226,27 +223,26 @@ def test_what_happened_lately_changes_the_answer() -> None:
     answers = model(batch)
     assert (answers[0] - answers[1]).abs() > 1e-3
     swapped = replace(batch, time_index=1 - batch.time_index)
-    assert model(swapped).equal(answers.flip(0))
+    torch.testing.assert_close(model(swapped), answers.flip(0), rtol=0, atol=1e-12)
 
 
 def test_hops_and_links_change_the_answer() -> None:
     model, batch = asked(*buyers(3))
 
     def changed(change: dict[str, Tensor]) -> bool:
-        part: Part = replace(batch.parts[0], **change)
-        return not model(replace(batch, parts=(part, *batch.parts[1:]))).equal(model(batch))
+        other: SeedGroup = replace(batch.groups[0], **change)
+        return not model(replace(batch, groups=(other, *batch.groups[1:]))).equal(model(batch))
 
-    part = batch.parts[0]
-    assert part.edge.shape[1] > 0
-    assert changed({"hop": part.hop.flip(1)})
-    assert changed({"edge": part.edge[:, :0]})
-    assert changed({"age": part.age + 100})
-    assert not changed({"noise": part.noise + 1})  # RGP has no random positions
+    group = batch.groups[0]
+    assert group.edge.shape[1] > 0
+    assert changed({"hop": group.hop.flip(1)})
+    assert changed({"edge": group.edge[:, :0]})
+    assert changed({"age": group.age + 100})
+    assert not changed({"noise": group.noise + 1})  # RGP has no random positions
 
 
 def test_latents_and_embeddings_start_small() -> None:
     torch.manual_seed(0)
-    model = build_model(CONFIG.changed(width=256, num_latents=64), ModelSchema((), 12))
-    assert isinstance(model, RGP)
+    model = RGP(CONFIG.changed(width=256, num_latents=64), ModelSchema((), 12))
     for start in (model.latents, model.tokens.hop.weight):
         assert abs(start.std().item() - 0.02) < 2e-3

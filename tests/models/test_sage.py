@@ -8,9 +8,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from quartet.models.sage import GraphSAGE, SageLayer
-from quartet.tokens import Part
+from quartet.tokens import SeedGroup
 from tests.models.data import SMALL
-from tests.models.test_message import (
+from tests.models.messages import (
     Asked,
     as_dicts,
     asked,
@@ -24,18 +24,20 @@ from tests.models.test_message import (
 from tests.shop import day
 
 
-def literal(case: Asked, part: Part) -> Tensor:
-    """The answers of a part's seeds: every token, every link, one at a time."""
-    states = inputs(case.model, case.batch, part)
+def literal(case: Asked, group: SeedGroup) -> Tensor:
+    """The logits of a group's seeds: every token, every link, one at a time."""
+    states = inputs(case.model, case.batch, group)
     for layer in case.model.layers:
         assert isinstance(layer, SageLayer)
-        states = torch.stack([_literal_state(case, layer, part, states, node) for node in range(len(states))])
-    return case.model.readout(states.unflatten(0, part.row.shape)[:, 0])
+        states = torch.stack(
+            [_literal_state(case, layer, group, states, node) for node in range(len(states))]
+        )
+    return case.model.readout(states.unflatten(0, group.row.shape)[:, 0])
 
 
-def _literal_state(case: Asked, layer: SageLayer, part: Part, states: Tensor, node: int) -> Tensor:
-    table = int(part.type.flatten()[node])
-    neighbours = list(incoming(case.model, part, node))
+def _literal_state(case: Asked, layer: SageLayer, group: SeedGroup, states: Tensor, node: int) -> Tensor:
+    table = int(group.type.flatten()[node])
+    neighbours = list(incoming(case.model, group, node))
     total = torch.zeros_like(states[0])
     for relation, receiver in enumerate(case.model.relations.receivers):
         if receiver == table:
@@ -50,15 +52,15 @@ def _literal_state(case: Asked, layer: SageLayer, part: Part, states: Tensor, no
 @pytest.mark.parametrize("sampler", ["walk", "bfs"])
 def test_equal_to_its_literal_form(sampler: str, num_layers: int) -> None:
     case = asked("sage", sampler=sampler, config=SMALL.changed(conv_layers=num_layers))
-    assert_equal_to(case, [literal(case, part) for part in case.batch.parts])
+    assert_equal_to(case, [literal(case, group) for group in case.batch.groups])
 
 
-def geometric(case: Asked, part: Part) -> Tensor:
-    """The answers of a part's seeds by RelBench's layers, which know nothing of how far a seed sees."""
+def geometric(case: Asked, group: SeedGroup) -> Tensor:
+    """The logits of a group's seeds by RelBench's layers, which know nothing of how far a seed sees."""
     from torch_geometric.nn import HeteroConv, LayerNorm, SAGEConv
 
     width, names = SMALL.width, relation_names(case.model.schema.links)
-    nodes, edges, place = as_dicts(case.model, part, inputs(case.model, case.batch, part))
+    nodes, edges, place = as_dicts(case.model, group, inputs(case.model, case.batch, group))
     for layer in case.model.layers:
         assert isinstance(layer, SageLayer)
         convs = {name: SAGEConv((width, width), width, aggr="sum").double() for name in names}
@@ -75,7 +77,7 @@ def geometric(case: Asked, part: Part) -> Tensor:
             norm, number = LayerNorm(width, mode="node").double(), int(table[1:])
             norm.load_state_dict({"weight": layer.norm.weight[number], "bias": layer.norm.bias[number]})
             nodes[table] = norm(made[table]).relu()
-    seeds = zip(part.type[:, 0].tolist(), place.view_as(part.row)[:, 0].tolist(), strict=True)
+    seeds = zip(group.type[:, 0].tolist(), place.view_as(group.row)[:, 0].tolist(), strict=True)
     return case.model.readout(torch.stack([nodes[f"t{table}"][row] for table, row in seeds]))
 
 
@@ -98,12 +100,12 @@ def test_weights_start_as_in_pytorch_geometric() -> None:
 def test_a_table_without_links_is_still_read() -> None:
     """RelBench's model has no layer for it; here its own map stands alone."""
     case = asked("sage", lonely(), [(row, day(1)) for row in range(3)])
-    (part,) = case.batch.parts
-    states = inputs(case.model, case.batch, part)
+    (group,) = case.batch.groups
+    states = inputs(case.model, case.batch, group)
     for layer in case.model.layers:
         assert isinstance(layer, SageLayer)
         inside = states @ layer.own.weight[0].T + layer.bias[0]
         states = F.layer_norm(inside, (SMALL.width,), layer.norm.weight[0], layer.norm.bias[0]).relu()
-    expected = case.model.readout(states.unflatten(0, part.row.shape)[:, 0])
-    torch.testing.assert_close(case.model(case.batch)[part.seed], expected, rtol=0, atol=1e-12)
+    expected = case.model.readout(states.unflatten(0, group.row.shape)[:, 0])
+    torch.testing.assert_close(case.model(case.batch)[group.seed], expected, rtol=0, atol=1e-12)
     assert len(expected.unique(dim=0)) == 3

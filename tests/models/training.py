@@ -1,4 +1,4 @@
-"""The smallest training there is: Adam on the whole batch, and how well the answers are ordered."""
+"""The smallest training there is: Adam on the whole batch, and how well the logits are ordered."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from torch import Tensor
 
 from quartet.config import ModelConfig, SamplingConfig
 from quartet.contexts import sample
-from quartet.models.quartet import Quartet
+from quartet.registry import model_row
 from quartet.tasks import Seeds
 from quartet.tokens import TokenBatch, Tokenizer
-from quartet.training import ModelSchema, backward_in_parts
+from quartet.training import ModelSchema, Network, backward_by_group
 from quartet.training.accumulate import Loss
+from tests.models.messages import table_links
 from tests.models.planted import Planted
 
 LITTLE = ModelConfig(
@@ -34,13 +35,15 @@ class Pupil:
     planted: Planted
     sampler: SamplingConfig
     tokenizer: Tokenizer
-    model: Quartet
+    model: Network
 
     @staticmethod
     def new(planted: Planted, config: ModelConfig) -> Pupil:
         sampler = config.sampling(planted.sampler)
         torch.manual_seed(0)
-        model = Quartet(config, ModelSchema(planted.features.layouts, sampler.num_hops))
+        links = table_links(planted.database)
+        schema = ModelSchema(planted.features.layouts, sampler.num_hops, links=links)
+        model = model_row(config.architecture).model_class(config, schema)
         return Pupil(planted, sampler, Tokenizer(planted.graph, planted.features), model)
 
     def batches(self, seeds: Seeds) -> Callable[[int], TokenBatch]:
@@ -56,24 +59,25 @@ class Pupil:
         with one_thread():
             for step in range(1, num_steps + 1):
                 optimizer.zero_grad()
-                backward_in_parts(self.model, batch(step), loss)
+                backward_by_group(self.model, batch(step), loss)
                 optimizer.step()
+                self.model.after_step(lambda rows: rows)
         return self
 
-    def answers(self, seeds: Seeds) -> NDArray[np.float32]:
+    def logits(self, seeds: Seeds) -> NDArray[np.float32]:
         """The logit of each seed, at evaluation."""
         with torch.no_grad(), one_thread():
             return self.model.eval()(self.batches(seeds)(0))[:, 0].numpy()
 
     def auc(self, seeds: Seeds) -> float:
-        return auc(self.answers(seeds), seeds.target)
+        return auc(self.logits(seeds), seeds.target)
 
 
 def _loss(seeds: Seeds) -> Loss:
     label = torch.from_numpy(seeds.target).to(torch.float32)
 
-    def loss(answer: Tensor, place: Tensor) -> Tensor:
-        return F.binary_cross_entropy_with_logits(answer[:, 0], label[place], reduction="sum") / len(label)
+    def loss(logits: Tensor, place: Tensor) -> Tensor:
+        return F.binary_cross_entropy_with_logits(logits[:, 0], label[place], reduction="sum") / len(label)
 
     return loss
 

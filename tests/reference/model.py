@@ -15,8 +15,9 @@ from torch import Tensor
 
 from quartet.models.layers.attention import CrossAttention, SelfAttentionBlock
 from quartet.models.layers.encoders import Mix, PositionEncoder
+from quartet.models.local import LocalModule
 from quartet.models.quartet import Quartet
-from quartet.tokens import Part, TokenBatch
+from quartet.tokens import SeedGroup, TokenBatch
 
 
 @dataclass(frozen=True)
@@ -33,54 +34,54 @@ class Seed:
     temporal: tuple[Tensor, Tensor]
 
 
-def literal_answers(model: Quartet, batch: TokenBatch) -> Tensor:
-    """(B, outputs) answers, each from its own context alone; the sketches are normalised as one batch."""
-    answers = [torch.empty(0)] * len(batch)
-    sketch = model.topology._normed(batch.sketch) if model.topology else None
-    for part in batch.parts:
-        for place, number in enumerate(part.seed.tolist()):
-            seed = unpacked(batch, part, place)
-            answers[number] = literal_answer(model, batch, seed, None if sketch is None else sketch[number])
-    return torch.stack(answers)
+def literal_logits(model: Quartet, batch: TokenBatch) -> Tensor:
+    """Returns (B, outputs) logits, each from its own context alone; the sketches are normalised as one batch."""
+    logits = [torch.empty(0)] * len(batch)
+    sketch = model.branches["topology"].normed(batch.sketch) if "topology" in model.branches else None
+    for group in batch.groups:
+        for place, number in enumerate(group.seed.tolist()):
+            seed = unpacked(batch, group, place)
+            logits[number] = literal_logit(model, batch, seed, None if sketch is None else sketch[number])
+    return torch.stack(logits)
 
 
-def unpacked(batch: TokenBatch, part: Part, place: int) -> Seed:
-    """The context of one seed of a part, with rows repeated as often as their shares say."""
-    share = part.share[place].long()
-    length, width = int((share > 0).sum()), part.row.shape[1]
-    position = torch.arange(length).repeat_interleave(share[:length])
-    mine = (part.edge[0] // width) == place
-    time = batch.time_index[part.seed[place]]
+def unpacked(batch: TokenBatch, group: SeedGroup, place: int) -> Seed:
+    """Returns the context of one seed of a group, with rows repeated as often as they count."""
+    count = group.count[place].long()
+    length, width = int((count > 0).sum()), group.row.shape[1]
+    position = torch.arange(length).repeat_interleave(count[:length])
+    mine = (group.edge[0] // width) == place
+    time = batch.time_index[group.seed[place]]
     return Seed(
-        row=part.row[place][position],
-        hop=part.hop[place][position],
-        age=part.age[place][position],
+        row=group.row[place][position],
+        hop=group.hop[place][position],
+        age=group.age[place][position],
         position=position,
-        noise=part.noise[place, :length],
-        edge=part.edge[:, mine] % width,
-        collab=_context(batch, part.collab[place, : part.num_collab[place]]),
+        noise=group.noise[place, :length],
+        edge=group.edge[:, mine] % width,
+        collab=_context(batch, group.collab[place, : group.num_collab[place]]),
         temporal=_context(batch, batch.temporal[time, : batch.num_temporal[time]]),
     )
 
 
 def _context(batch: TokenBatch, places: Tensor) -> tuple[Tensor, Tensor]:
-    return batch.context_row[places], batch.context_age[places]
+    return batch.global_row[places], batch.global_age[places]
 
 
-def literal_answer(model: Quartet, batch: TokenBatch, seed: Seed, sketch: Tensor | None) -> Tensor:
-    parts = []
+def literal_logit(model: Quartet, batch: TokenBatch, seed: Seed, sketch: Tensor | None) -> Tensor:
+    config, branches, views = model.config, model.branches, []
     tokens = None
-    if model.local or model.has_context:
+    if config.local or config.has("collab") or config.has("temporal"):
         tokens = local_tokens(model, batch, seed)  # (K, D)
-    if model.local is not None:
-        parts.append(literal_local(model, tokens))
-    if model.topology is not None:
-        parts.append(literal_codebook(model.topology.codebook, sketch))
-    if model.feature is not None:
-        feature = encode_rows(model, batch, seed.row[:1])[0]
-        parts.append(literal_codebook(model.feature.codebook, model.feature.norm(feature)))
-    parts += literal_global(model, batch, seed, tokens)
-    fused = torch.cat([norm(part) for norm, part in zip(model.fusion.norms, parts, strict=True)])
+    if config.local:
+        views.append(literal_local(branches["local"].module, tokens))
+    if config.has("topology"):
+        views.append(literal_codebook(branches["topology"].codebook, sketch))
+    if config.has("feature"):
+        feature = branches["feature"].norm(encode_rows(model, batch, seed.row[:1])[0])
+        views.append(literal_codebook(branches["feature"].codebook, feature))
+    views += literal_global(model, batch, seed, tokens)
+    fused = torch.cat([norm(view) for norm, view in zip(model.fusion.norms, views, strict=True)])
     return model.readout(model.fusion.feed(model.fusion.project(fused)))
 
 
@@ -93,7 +94,7 @@ def encode_rows(model: Quartet, batch: TokenBatch, rows: Tensor) -> Tensor:
     for row in rows.tolist():
         number = int(batch.row_type[row])
         encoded.append(model.tables[number](one_row(batch.tables[number], row - first[number]))[0])
-    return torch.stack(encoded) if encoded else model.types.weight.new_empty(0, model.config.width)
+    return torch.stack(encoded) if encoded else model.tokens.types.weight.new_empty(0, model.config.width)
 
 
 def one_row(table, row: int):  # type: ignore[no-untyped-def]
@@ -118,8 +119,8 @@ def local_tokens(model: Quartet, batch: TokenBatch, seed: Seed) -> Tensor:
         model.tokens.mix,
         [
             encode_rows(model, batch, seed.row),
-            model.types(batch.row_type[seed.row]),
-            model.time(seed.age),
+            model.tokens.types(batch.row_type[seed.row]),
+            model.tokens.time(seed.age),
             model.tokens.hop(seed.hop),
             literal_positions(model.tokens.position, seed.noise, seed.edge)[seed.position],
         ],
@@ -168,56 +169,59 @@ def literal_cross(attention: CrossAttention, query: Tensor, context: Tensor) -> 
     return attention.out(read)
 
 
-def literal_local(model: Quartet, tokens: Tensor) -> Tensor:
-    for block in model.local.blocks:
+def literal_local(module: LocalModule, tokens: Tensor) -> Tensor:
+    for block in module.blocks:
         tokens = literal_block(block, tokens)
-    tokens = model.local.norm(tokens)
-    logits = model.local.pool.score(tokens[1:])[:, 0]
+    tokens = module.norm(tokens)
+    logits = module.pool.score(tokens[1:])[:, 0]
     weight = logits.exp() / logits.exp().sum()
-    return model.local.pool.norm(tokens[0] + weight @ tokens[1:])
+    return module.pool.norm(tokens[0] + weight @ tokens[1:])
 
 
 def literal_codebook(codebook, query: Tensor) -> Tensor:  # type: ignore[no-untyped-def]
     return literal_cross(codebook.attention, codebook.query(query)[None], codebook.archetypes)[0]
 
 
-def context_tokens(model: Quartet, batch: TokenBatch, context: tuple[Tensor, Tensor]) -> Tensor:
+def global_tokens(model: Quartet, batch: TokenBatch, context: tuple[Tensor, Tensor]) -> Tensor:
     row, age = context
     return literal_mix(
-        model.context_tokens.mix,
-        [encode_rows(model, batch, row), model.types(batch.row_type[row]), model.time(age)],
+        model.global_tokens.mix,
+        [encode_rows(model, batch, row), model.tokens.types(batch.row_type[row]), model.tokens.time(age)],
     )
 
 
 def literal_global(model: Quartet, batch: TokenBatch, seed: Seed, tokens: Tensor | None) -> list[Tensor]:
-    """h_collab and h_temp."""
-    if not model.has_context:
-        return []
+    """Returns h_collab and h_temp."""
     contexts = {"collab": seed.collab, "temporal": seed.temporal}
-    chosen = {name: contexts[name] for name in contexts if model.config.has(name)}  # type: ignore[arg-type]
-    sequences = {name: context_tokens(model, batch, context) for name, context in chosen.items()}
-    if model.direct is not None:
+    sequences = {
+        name: global_tokens(model, batch, context)
+        for name, context in contexts.items()
+        if model.config.has(name)  # type: ignore[arg-type]
+    }
+    if not sequences:
+        return []
+    if not model.config.perceiver:
         return [literal_direct(model, tokens, sequence) for sequence in sequences.values()]
-    perceivers = model.perceivers
-    blocks = []
+    branch, blocks = model.branches["perceivers"], []
     for name, sequence in sequences.items():
-        latents = getattr(perceivers, name)
+        latents = branch.latents[name]
         normed = latents.norm_context(sequence)
         blocks.append(
             latents.start + literal_cross(latents.attention, latents.norm_start(latents.start), normed)
         )
     together = torch.cat(blocks)
-    for block in perceivers.stack:
+    for block in branch.stack:
         together = literal_block(block, together)
-    query = perceivers.seed(tokens[0])[None]
+    query = branch.seed(tokens[0])[None]
     return [
-        literal_cross(read.attention, query, read.norm(block))[0]
-        for read, block in zip(perceivers.reads, together.split(perceivers.num_latents), strict=True)
+        literal_cross(branch.reads[name].attention, query, branch.reads[name].norm(block))[0]
+        for name, block in zip(sequences, together.chunk(len(sequences)), strict=True)
     ]
 
 
 def literal_direct(model: Quartet, tokens: Tensor, sequence: Tensor) -> Tensor:
-    together = torch.cat([model.direct.seed(tokens[0])[None], sequence])
-    for block in model.direct.attention.blocks:
+    branch = model.branches["direct"]
+    together = torch.cat([branch.seed(tokens[0])[None], sequence])
+    for block in branch.blocks:
         together = literal_block(block, together)
-    return model.direct.attention.norm(together[0])
+    return branch.norm(together[0])

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from quartet.training import RegressionOutput, Target, fit_output, output_from_dict, output_to_dict
+from quartet.training import Output, RegressionOutput, fit_output, output_from_dict, output_to_dict
 from quartet.training.outputs import BinaryOutput, MulticlassOutput
 from tests.tasks.small import CHURN, small_shop
 
@@ -39,7 +39,7 @@ def test_multiclass_scores_are_shares() -> None:
 @pytest.mark.parametrize(
     "target", [BinaryOutput(0.25), RegressionOutput(1.0, 2.0, -3.0, 4.0), MulticlassOutput((0.9, 0.1))]
 )
-def test_plain_values_and_back(target: Target) -> None:
+def test_plain_values_and_back(target: Output) -> None:
     assert output_from_dict(json.loads(json.dumps(output_to_dict(target)))) == target
 
 

@@ -1,39 +1,29 @@
-"""What people see of a study: its tables in the terminal, and the same as Markdown."""
+"""The tables of a study, in the terminal and as Markdown."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from quartet.drawing.terminal import new_grid
+from quartet.drawing import cell, new_grid
 from quartet.errors import printable
-from quartet.paper.arms import (
-    ABLATION,
-    ARCHETYPES,
-    CAPACITY,
-    LATENTS,
-    LAYERS,
-    REFERENCE,
-    SAMPLERS,
-    Result,
-    Study,
-    capacity_arm,
-    sampler_arm,
-)
+from quartet.paper.arms import ABLATED, FULL, StudyName, reference_arm
 from quartet.paper.numbers import NUM_SEEDS, paper_beside, paper_changes, paper_selected
-from quartet.paper.statistics import Comparison, Split, Spread, best_of, comparisons
+from quartet.paper.results import Result
+from quartet.paper.statistics import Comparison, Measured, Spread, comparisons
 
 CHOSEN, BEST_ON_TEST, CLEAR, NOTHING = "●", "○", "*", "–"
-_SPLITS: tuple[Split, Split] = ("validation", "test")
+_SPLITS: tuple[Measured, Measured] = ("validation", "test")
 _SPREAD = "± is the standard deviation over runs with different random seeds."
 _PAIRED = (
-    "Differences are of runs with the same random seed, n pairs; in brackets is their 95 % Student interval. Better or "
-    "worse is said where it excludes 0: each by itself, so of twenty arms that change nothing about one is called so."
+    "Differences are between runs with the same random seed, n pairs; in brackets is their 95 % Student interval. An "
+    "arm is called better or worse where it excludes 0. Each is judged by itself: of twenty arms that change nothing, "
+    "about one is called so."
 )
 _PAPER = f"The paper's figures are of {NUM_SEEDS} random seeds, by its own recipe."
 
@@ -48,30 +38,12 @@ class Sheet:
     notes: tuple[str, ...] = ()
 
 
-def study_view(study: Study, results: Sequence[Result]) -> RenderableType:
-    """The tables of a study for the terminal: one for each task, of what is there so far."""
-    return sheets_view(*study_sheets(study, results))
-
-
-def study_markdown(study: Study, results: Sequence[Result]) -> str:
-    """The same tables as Markdown."""
-    return sheets_markdown(*study_sheets(study, results))
-
-
-def sheets_view(sheets: Sequence[Sheet], legend: Sequence[str]) -> RenderableType:
-    return Group(*map(_grid, sheets), *map(_note, legend))
-
-
-def sheets_markdown(sheets: Sequence[Sheet], legend: Sequence[str]) -> str:
-    return "\n".join([*map(_markdown, sheets), *(f"{_plain(line)}\n" for line in legend)])
-
-
-def study_sheets(study: Study, results: Sequence[Result]) -> tuple[list[Sheet], list[str]]:
-    """The tables of a study, and what is to be known to read them."""
+def study_sheets(study: StudyName, results: Sequence[Result]) -> tuple[list[Sheet], list[str]]:
+    """Returns the tables of a study, one for each task, and what one must know to read them."""
     compared = comparisons(study, results)
     if not compared:
         return [], [f"The study {study} has no results yet."]
-    sheets = [_SHEETS[study](one) for one in compared]
+    sheets = [_arms_sheet(one) for one in compared]
     if study == "ablation":
         sheets.append(_overview(compared))
     has_paper = any(paper_beside(one, "test") for one in compared)
@@ -79,239 +51,158 @@ def study_sheets(study: Study, results: Sequence[Result]) -> tuple[list[Sheet], 
     return sheets, [_SPREAD, *paired, *([_PAPER] if has_paper else [])]
 
 
-# --- what stands in the tables --------------------------------------------------------------------
+# --- in the terminal and as Markdown --------------------------------------------------------------
 
 
-def _main(compared: Comparison) -> Sheet:
-    """The arms against QUARTET, what the paper says of them, and what they cost."""
-    reference, papers = REFERENCE["main"], paper_beside(compared, "test")
-    costs = ("runs", "parameters", "min a run", "peak GB")
-    rows = [
-        (
-            arm,
-            *(_spread(compared, compared.spread(arm, split)) for split in _SPLITS),
-            _against(compared, arm, reference),
-            _spread(compared, papers.get(arm)),
-            *_costs(list(compared.runs[arm].values())),
-        )
-        for arm in compared.arms
-    ]
-    columns = ("", *_SPLITS, f"test − {reference}", "paper's test", *costs)
-    return Sheet(_title(compared), columns, rows, _selected_note(compared) if papers else ())
+def sheets_view(sheets: Sequence[Sheet], legend: Sequence[str] = ()) -> RenderableType:
+    """Returns tables for the terminal, in which any name is shown as it is."""
+    parts: list[RenderableType] = []
+    for sheet in sheets:
+        grid = new_grid("", *sheet.columns, right=sheet.columns[1:])
+        for row in sheet.rows:
+            grid.add_row(*map(cell, row))
+        notes = (cell(note, "dim") for note in sheet.notes)
+        parts += [cell(sheet.title, "bold"), grid, *notes, Text()]
+    return Group(*parts, *(cell(line, "dim") for line in legend))
 
 
-def _selected_note(compared: Comparison) -> tuple[str, ...]:
-    selected = paper_selected(compared.dataset, compared.task)
-    if selected is None:
-        return ()
-    return (
-        f"The paper's {REFERENCE['main']} is the best cell of its capacity grid on test; the one that is best on "
-        f"validation has {selected:.4f}.",
+def sheets_markdown(sheets: Sequence[Sheet], legend: Sequence[str] = ()) -> str:
+    """Returns the same tables as Markdown, in which no name can be taken for a mark."""
+    lines: list[str] = []
+    for sheet in sheets:
+        head = [sheet.columns, ("---", *("---:" for _ in sheet.columns[1:]))]
+        table = [f"| {' | '.join(map(_plain, row))} |" for row in [*head, *sheet.rows]]
+        notes = (f"{_plain(note)}\n" for note in sheet.notes)
+        lines += [f"### {_plain(sheet.title)}", "", *table, "", *notes]
+    return "\n".join([*lines, *(f"{_plain(line)}\n" for line in legend)])
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"([\\`*_<>|~&$]|(?<=\])\()", r"\\\1", printable(text))
+
+
+# --- the tables -----------------------------------------------------------------------------------
+
+
+def _arms_sheet(compared: Comparison) -> Sheet:
+    """Returns the arms of a study on one task: their figures, differences, the paper's figures, and costs."""
+    columns = _columns(compared)
+    rows = [(arm, *(cell_of(arm) for cell_of in columns.values())) for arm in compared.arms]
+    title = (
+        f"{compared.name}: {compared.metric} {compared.arrow} (study {compared.study}, preset {compared.preset}, "
+        f"{compared.protocol}, data {compared.fingerprint[:8]})"
     )
+    return Sheet(title, ("", *columns), rows, tuple(_notes(compared)))
 
 
-def _costs(runs: Sequence[Result]) -> tuple[str, ...]:
-    """Runs, parameters, minutes a run and the highest peak of memory."""
-    minutes = fmean(run.seconds for run in runs) / 60
-    peak = max(run.peak_bytes for run in runs) / 1e9
-    return str(len(runs)), f"{runs[-1].num_parameters:,}", f"{minutes:.1f}", f"{peak:.2f}"
+def _columns(compared: Comparison) -> dict[str, Callable[[str], str]]:
+    """Returns the cell of an arm by the title of its column."""
+    papers, changes = {split: paper_beside(compared, split) for split in _SPLITS}, paper_changes(compared)
+    best_on_test = compared.best(compared.spreads("test")) if compared.study == "capacity" else None
+    marks: dict[Measured, tuple[str, list[str | None]]] = {
+        "validation": (CHOSEN, [*compared.selected]),
+        "test": (BEST_ON_TEST, [best_on_test]),
+    }
 
-
-def _sampler(compared: Comparison) -> Sheet:
-    """The samplers beside each other for each number of layers, with the layers that validation selects."""
-    chosen = {name: compared.best([sampler_arm(name, n) for n in LAYERS], "validation") for name in SAMPLERS}
-    rows = []
-    for layers in LAYERS:
-        arms = [sampler_arm(name, layers) for name in SAMPLERS]
-        cells = [cell for arm in arms for cell in _sampler_cells(compared, arm, arm in chosen.values())]
-        rows.append((f"L={layers}", *cells, _against(compared, arms[1], arms[0])))
-    columns = ("layers", *(f"{name} {what}" for name in SAMPLERS for what in (*_SPLITS, "runs")))
-    note = f"{CHOSEN} selected by validation. {_chosen_layers(compared, chosen)}"
-    return Sheet(_title(compared), (*columns, "CRW − BFS2 on test"), rows, (note,))
-
-
-def _sampler_cells(compared: Comparison, arm: str, is_chosen: bool) -> list[str]:
-    validation, test = (_spread(compared, compared.spread(arm, split)) for split in _SPLITS)
-    return [_marked(validation, CHOSEN if is_chosen else ""), test, str(len(compared.runs.get(arm, {})))]
-
-
-def _chosen_layers(compared: Comparison, chosen: dict[str, str | None]) -> str:
-    """The test figure of what was selected, and how the two differ."""
-    arms = [arm for arm in chosen.values() if arm]
-    told = [f"{arm}: test {_spread(compared, compared.spread(arm, 'test'))}" for arm in arms]
-    if len(arms) == 2:
-        told.append(f"{arms[1]} against {arms[0]}: {_against(compared, arms[1], arms[0])}")
-    return "; ".join(told) + "."
-
-
-def _ablation(compared: Comparison) -> Sheet:
-    """What the model loses without each part, beside what it loses in the paper."""
-    reference, papers = REFERENCE["ablation"], paper_beside(compared, "test")
-    changes = paper_changes(compared)
-    rows = [
-        (
-            arm,
-            *(_spread(compared, compared.spread(arm, split)) for split in _SPLITS),
-            _against(compared, arm, reference, in_percent=True),
-            _spread(compared, papers.get(arm)),
-            _signed(changes[arm], 1) if arm in changes else NOTHING,
-            str(len(compared.runs[arm])),
+    def figure(split: Measured) -> Callable[[str], str]:
+        mark, marked = marks[split]
+        return lambda arm: (
+            _figure(compared, compared.spread(arm, split)) + (f" {mark}" if arm in marked else "")
         )
-        for arm in compared.arms
-    ]
-    columns = (
-        "",
-        *_SPLITS,
-        f"change of test against {reference}, %",
-        "paper's test",
-        "paper's change, %",
-        "runs",
-    )
-    return Sheet(_title(compared), columns, rows)
+
+    def paper_figure(split: Measured) -> Callable[[str], str]:
+        return lambda arm: _figure(compared, papers[split].get(arm))
+
+    def peak(arm: str) -> str:
+        peaks = [run.peak_bytes for run in compared.runs[arm].values() if run.peak_bytes is not None]
+        return f"{max(peaks) / 1e9:.2f}" if peaks else NOTHING
+
+    ours = {"validation": figure("validation"), "test": figure("test")}
+    runs = {"runs": lambda arm: str(len(compared.runs[arm]))}
+    by_study: dict[StudyName, dict[str, Callable[[str], str]]] = {
+        "main": {
+            "test − QUARTET": lambda arm: _against(compared, arm),
+            "paper's test": paper_figure("test"),
+            **runs,
+            "parameters": lambda arm: f"{next(iter(compared.runs[arm].values())).num_parameters:,}",
+            "min a run": lambda arm: f"{fmean(run.seconds for run in compared.runs[arm].values()) / 60:.1f}",
+            "peak GB": peak,
+        },
+        "sampler": {"test − BFS2": lambda arm: _against(compared, arm), **runs},
+        "ablation": {
+            "change of test against full, %": lambda arm: _against(compared, arm, in_percent=True),
+            "paper's test": paper_figure("test"),
+            "paper's change, %": lambda arm: signed(changes.get(arm), 1),
+            **runs,
+        },
+        "capacity": {f"paper's {split}": paper_figure(split) for split in _SPLITS} | runs,
+    }
+    return ours | by_study[compared.study]
+
+
+def _notes(compared: Comparison) -> Iterator[str]:
+    """Yields what a table says beside its cells: above all, what validation selects."""
+    if compared.study == "main" and paper_beside(compared, "test"):
+        yield (
+            "The paper's QUARTET is the best cell of its capacity grid on test; the one that is best on validation "
+            f"has {paper_selected(compared.dataset, compared.task):.4f}."
+        )
+    if selected := compared.selected:
+        reached = [f"{arm}: test {_figure(compared, compared.spread(arm, 'test'))}" for arm in selected]
+        if len(selected) == 2:
+            reached.append(
+                f"{selected[1]} against {selected[0]}: {_against(compared, selected[1], selected[0])}"
+            )
+        yield f"{CHOSEN} selected by validation. {'; '.join(reached)}."
+    if compared.study == "capacity":
+        yield f"{BEST_ON_TEST} best on test, which is not a choice."
 
 
 def _overview(compared: Sequence[Comparison]) -> Sheet:
-    """The paper's Table 2: the changes of all tasks, ours above the paper's."""
-    arms = [arm.name for arm in ABLATION if arm.name != REFERENCE["ablation"]]
+    """Returns the paper's Table 2: the changes of all tasks, ours above the paper's."""
     rows = []
     for one in compared:
-        name, papers = f"{one.dataset}/{one.task} {_arrow(one)}", paper_changes(one)
-        rows.append((name, *(_change(one, arm) for arm in arms)))
-        if papers:
-            rows.append(("  in the paper", *(_signed(papers[arm], 1) for arm in arms)))
+        rows.append((f"{one.name} {one.arrow}", *(shown_change(one, arm) for arm in ABLATED)))
+        if papers := paper_changes(one):
+            rows.append(("  in the paper", *(signed(papers[arm], 1) for arm in ABLATED)))
     note = f"{CLEAR} the 95 % interval of the paired differences excludes 0."
-    return Sheet("Change of test against the full model, %", ("", *arms), rows, (note,))
+    return Sheet("Change of test against the full model, %", ("", *ABLATED), rows, (note,))
 
 
-def _change(compared: Comparison, arm: str) -> str:
-    change = compared.change(arm, REFERENCE["ablation"])
-    if change is None:
-        return NOTHING
-    return _signed(change.mean, 1) + (CLEAR if compared.verdict(change) != "unclear" else "")
+# --- cells ----------------------------------------------------------------------------------------
 
 
-def _capacity(compared: Comparison) -> Sheet:
-    """The grid of latents and archetypes, and the paper's beside it; what validation selects, and what test would."""
-    ours = {split: compared.spreads(split) for split in _SPLITS}
-    papers = {split: paper_beside(compared, split) for split in _SPLITS}
-    grids = [("", ours), *([("paper's ", papers)] if papers["test"] else [])]
-    columns = ("", *(f"{whose}R={archetypes}" for whose, _ in grids for archetypes in ARCHETYPES))
-    rows = [
-        (
-            f"Z={latents} {split}",
-            *(
-                _capacity_cell(compared, grid, split, capacity_arm(latents, n))
-                for _, grid in grids
-                for n in ARCHETYPES
-            ),
-        )
-        for latents in LATENTS
-        for split in _SPLITS
-    ]
-    marks = f"{CHOSEN} selected by validation; {BEST_ON_TEST} best on test, which is not a choice."
-    notes = [_choice(compared, grid, whose) for whose, grid in grids]
-    return Sheet(_title(compared), columns, rows, (marks, *notes))
-
-
-Figures = dict[Split, dict[str, Spread]]
-
-
-def _capacity_cell(compared: Comparison, grid: Figures, split: Split, arm: str) -> str:
-    """A figure with its mark, and on test with the number of its runs."""
-    figure = grid[split].get(arm)
-    if figure is None:
-        return NOTHING
-    runs = f" n={figure.n}" if split == "test" else ""
-    is_best = arm == best_of(grid[split], compared.higher_is_better)
-    mark = CHOSEN if split == "validation" else BEST_ON_TEST
-    return _marked(_spread(compared, figure) + runs, mark if is_best else "")
-
-
-def _choice(compared: Comparison, grid: Figures, whose: str) -> str:
-    """The sentence on what validation selects, and what it reaches on test."""
-    chosen, on_test = (best_of(grid[split], compared.higher_is_better) for split in _SPLITS)
-    if chosen is None or on_test is None:
-        return "No cell has a figure."
-    cells = f"the paper's {len(grid['test'])}" if whose else f"{len(grid['test'])} of {len(CAPACITY)}"
-    reached, best = (_spread(compared, grid["test"].get(arm)) for arm in (chosen, on_test))
-    other = "the best on test too" if chosen == on_test else f"best on test, not a choice: {on_test}, {best}"
-    return f"Of {cells} cells validation selects {chosen}: test {reached}; {other}."
-
-
-_SHEETS: dict[Study, Callable[[Comparison], Sheet]] = {
-    "main": _main,
-    "sampler": _sampler,
-    "ablation": _ablation,
-    "capacity": _capacity,
-}
-
-
-# --- how it is written ----------------------------------------------------------------------------
-
-
-def _title(compared: Comparison) -> str:
-    """The task, its metric, and what all runs of the table share."""
-    data = compared.fingerprint[:8]
-    return (
-        f"{compared.dataset}/{compared.task}: {compared.metric} {_arrow(compared)} "
-        f"(study {compared.study}, preset {compared.preset}, {compared.protocol}, data {data})"
-    )
-
-
-def _arrow(compared: Comparison) -> str:
-    return "↑" if compared.higher_is_better else "↓"
-
-
-def _spread(compared: Comparison, spread: Spread | None) -> str:
-    """`0.8517 ± 0.0156`; a figure without a standard deviation stands alone."""
+def _figure(compared: Comparison, spread: Spread | None) -> str:
+    """Returns `0.8517 ± 0.0156`; a figure without a standard deviation stands alone."""
     if spread is None:
         return NOTHING
     digits = compared.digits
     return f"{spread.mean:.{digits}f}" + ("" if spread.sd is None else f" ± {spread.sd:.{digits}f}")
 
 
-def _against(compared: Comparison, arm: str, reference: str, in_percent: bool = False) -> str:
-    """`−0.0123 [−0.0200, −0.0046] n=3 worse`: a paired difference and what it says."""
+def _against(compared: Comparison, arm: str, other: str | None = None, in_percent: bool = False) -> str:
+    """Returns `−0.0123 [−0.0200, −0.0046] n=3 worse`: a paired difference and its verdict."""
+    reference = other or reference_arm(compared.study, arm) or arm
     if arm == reference:
         return "reference"
     difference = compared.change(arm, reference) if in_percent else compared.difference(arm, reference)
     if difference is None:
         return NOTHING
     digits = 2 if in_percent else compared.digits
-    mean, said = _signed(difference.mean, digits), compared.verdict(difference)
+    mean = signed(difference.mean, digits)
     if difference.interval is None:
         return f"{mean} n=1"
-    low, high = (_signed(end, digits) for end in difference.interval)
-    return f"{mean} [{low}, {high}] n={difference.n} {said}"
+    low, high = (signed(end, digits) for end in difference.interval)
+    return f"{mean} [{low}, {high}] n={difference.n} {compared.verdict(difference)}"
 
 
-def _signed(value: float, digits: int) -> str:
-    return f"{value:+.{digits}f}".replace("-", "−")
+def shown_change(compared: Comparison, arm: str) -> str:
+    """Returns `−3.5*`: the change of test in percent of the full model's, with a mark where it is clear."""
+    change = compared.change(arm, FULL)
+    if change is None:
+        return NOTHING
+    return signed(change.mean, 1) + (CLEAR if compared.verdict(change) != "unclear" else "")
 
 
-def _marked(text: str, mark: str) -> str:
-    return f"{text} {mark}".rstrip()
-
-
-def _grid(sheet: Sheet) -> RenderableType:
-    """A table with its notes for the terminal; any name is shown as it is."""
-    grid = new_grid("", *sheet.columns, right=sheet.columns[1:])
-    for row in sheet.rows:
-        grid.add_row(*(Text(printable(cell)) for cell in row))
-    title = Text(printable(sheet.title), style="bold")
-    return Group(title, grid, *map(_note, sheet.notes), Text())
-
-
-def _note(text: str) -> Text:
-    return Text(printable(text), style="dim")
-
-
-def _markdown(sheet: Sheet) -> str:
-    """A table with its notes as Markdown; no name can be taken for a mark of it."""
-    head = [sheet.columns, ("---", *("---:" for _ in sheet.columns[1:]))]
-    table = [f"| {' | '.join(map(_plain, row))} |" for row in [*head, *sheet.rows]]
-    return "\n".join([f"### {_plain(sheet.title)}", "", *table, "", *(f"{_plain(n)}\n" for n in sheet.notes)])
-
-
-def _plain(text: str) -> str:
-    return re.sub(r"([\\`*_<>|~&$]|(?<=\])\()", r"\\\1", printable(text))
+def signed(value: float | None, digits: int) -> str:
+    return NOTHING if value is None else f"{value:+.{digits}f}".replace("-", "−")

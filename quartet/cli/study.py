@@ -88,7 +88,7 @@ def _train(study: Any, planned: list[Any], jobs: int | None, limit: float) -> bo
 
     has_failed = False
     say(f"{len(planned)} trainings, {len(study.results(planned))} of them done before")
-    with study.locked(), stopping():
+    with study.lock(), stopping():
         for outcome in run_study(study, planned, jobs or usable_cores(), limit):
             if isinstance(outcome, Failure):
                 has_failed = True

@@ -65,7 +65,7 @@ def tune(
     for finding in check_labels(search.task):
         say(str(finding))
     path = out or folder / f"{search.task.name}-{search.grids.model}.toml"
-    with search.study.locked():
+    with search.study.lock():
         for trial in search.trials:
             _show_trial(search, trial, json)
         try:

@@ -1,39 +1,37 @@
-"""What only reproduces or submits the paper."""
+"""What only reproduces or submits the paper: its studies, its search for recipes, the RelBench board."""
 
-from quartet.paper.arms import Result, Study
-from quartet.paper.connectivity import MEASURES, ConnectivityRow, connectivity_study
-from quartet.paper.efficiency import efficiency_study
-from quartet.paper.efficiency_table import LEGEND, efficiency_sheet
+from quartet.paper.arms import STUDIES, StudyName
+from quartet.paper.connectivity import connectivity_sheet, connectivity_study
+from quartet.paper.efficiency import EFFICIENCY_LEGEND, efficiency_sheet, efficiency_study
 from quartet.paper.figures import study_figures
-from quartet.paper.runner import Job, Plan, jobs_of, results_of, run_study
+from quartet.paper.results import Result
+from quartet.paper.runner import Failure, Study, dataset_name, run_study
 from quartet.paper.submit import check_submission, summary, write_submission
-from quartet.paper.tables import sheets_markdown, sheets_view, study_markdown, study_view
-from quartet.paper.tune import Cell, StageName, Trial, open_study
+from quartet.paper.tables import Sheet, sheets_markdown, sheets_view, study_sheets
+from quartet.paper.tuning import Search, Trial, shown
 
 __all__ = [
-    "LEGEND",
-    "MEASURES",
-    "Cell",
-    "ConnectivityRow",
-    "Job",
-    "Plan",
+    "EFFICIENCY_LEGEND",
+    "STUDIES",
+    "Failure",
     "Result",
-    "StageName",
+    "Search",
+    "Sheet",
     "Study",
+    "StudyName",
     "Trial",
     "check_submission",
+    "connectivity_sheet",
     "connectivity_study",
+    "dataset_name",
     "efficiency_sheet",
     "efficiency_study",
-    "jobs_of",
-    "open_study",
-    "results_of",
     "run_study",
     "sheets_markdown",
     "sheets_view",
+    "shown",
     "study_figures",
-    "study_markdown",
-    "study_view",
+    "study_sheets",
     "summary",
     "write_submission",
 ]

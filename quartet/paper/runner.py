@@ -1,76 +1,46 @@
-"""Runs the arms of a study: each training in a process of its own, several side by side, none twice.
+"""Trains the arms of a study: each training in a process of its own, several side by side, none twice.
 
-A result is one line of `results.jsonl`. Its key is a digest of all that decides the training (data, task, recipe), so
-a study that is started again goes on where it stood, and an arm that two studies have in common is trained once.
+A result is one line of `results.jsonl`. Its key is a digest of everything that decides the training (data, task,
+recipe), so a study that is started again goes on where it stopped, and studies that have an arm in common share it.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
-import resource
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from contextlib import AbstractContextManager
+from dataclasses import asdict, dataclass, field, fields, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import torch
+from filelock import FileLock, Timeout
 
 from quartet.config import Recipe, with_tuples
 from quartet.database import Database
-from quartet.paper.arms import STUDIES, Arm, Result, Study, read_results
-from quartet.runs import Predictor, Run, fit, score_on_test
+from quartet.errors import QuartetError, UsageError
+from quartet.listener import SILENT
+from quartet.paper.arms import Arm
+from quartet.paper.results import Result, StudyTraining, read_results
 from quartet.tasks import Task
 
-RESULTS = "results.jsonl"
-_PEAK_UNIT = 1 if sys.platform == "darwin" else 1024  # bytes of what the system counts the peak in
 
+@dataclass(frozen=True, kw_only=True)
+class Job(StudyTraining):
+    """A training that is to be done, as a process is told of it."""
 
-@dataclass(frozen=True)
-class Plan:
-    """What is asked of a study: where the data are, which preset with which changes, how many random seeds."""
-
-    study: Study
     source: str
     schema: str | None
-    tasks: tuple[str, ...]
-    preset: str
-    changes: dict[str, Any]
-    num_seeds: int
-    folder: Path
-
-    @property
-    def results(self) -> Path:
-        return self.folder / RESULTS
-
-    def recipe(self, dataset: str, task: str, arm: Arm, rng_seed: int) -> Recipe:
-        """The recipe of one training: where the arm and the user's changes meet, the arm decides."""
-        changes = self.changes | arm.changes | {"rng_seed": rng_seed}
-        return Recipe.load(self.preset, f"{dataset}/{task}", arm.model, **changes)
-
-
-@dataclass(frozen=True)
-class Job:
-    """One training, as a process is told of it."""
-
-    key: str
-    study: str
-    source: str
-    schema: str | None
-    dataset: str
-    task: str
     path: str  # of the task, as the user named it
-    arm: str
-    preset: str
-    recipe: dict[str, Any]
-    fingerprint: str
     runs: str
+    opens_test: bool
 
 
 @dataclass(frozen=True)
@@ -80,183 +50,233 @@ class Failure:
     job: Job
     reason: str
 
-
-def jobs_of(plan: Plan) -> list[Job]:
-    """All trainings of a study: first all arms with one random seed, then with the next.
-
-    So whenever the budget ends, the arms have been tried equally often.
-    """
-    database = Database.load(plan.source, None if plan.schema is None else Path(plan.schema))
-    tasks = {path: Task.load(database, path) for path in plan.tasks}
-    dataset = database.schema.name
-    return [
-        _job(plan, dataset, path, task, arm, rng_seed)
-        for rng_seed in range(plan.num_seeds)
-        for path, task in tasks.items()
-        for arm in STUDIES[plan.study]
-    ]
+    @property
+    def key(self) -> str:
+        return self.job.key
 
 
-def _job(plan: Plan, dataset: str, path: str, task: Task, arm: Arm, rng_seed: int) -> Job:
-    recipe = plan.recipe(dataset, task.name, arm, rng_seed)
-    fingerprint = task.visible_database.fingerprint
-    words = json.dumps([dataset, task.name, fingerprint, recipe.digest()])
-    return Job(
-        key=hashlib.sha256(words.encode()).hexdigest(),
-        study=plan.study,
-        source=plan.source,
-        schema=plan.schema,
-        dataset=dataset,
-        task=task.name,
-        path=path,
-        arm=arm.name,
-        preset=plan.preset,
-        recipe=recipe.to_dict(),
-        fingerprint=fingerprint,
-        runs=str(plan.folder / "runs"),
-    )
+@dataclass(frozen=True)
+class Study:
+    """Trainings of some tasks: where the data are, which preset with which changes, which random seeds."""
+
+    name: str
+    source: str
+    tasks: tuple[str, ...]
+    folder: Path
+    schema: Path | None = None
+    preset: str = "small"
+    changes: dict[str, Any] = field(default_factory=dict)
+    rng_seeds: tuple[int, ...] = (0,)
+    opens_test: bool = True
+
+    @cached_property
+    def loaded(self) -> dict[str, Task]:
+        """The tasks, as the user named them."""
+        database = Database.load(self.source, self.schema)
+        return {path: Task.load(database, path) for path in self.tasks}
+
+    @property
+    def file_stem(self) -> str:
+        """How the files of this study begin, and how processes that share it find each other."""
+        names = [name for task in self.loaded.values() for name in (dataset_name(task), task.name)]
+        return "-".join(dict.fromkeys([self.name, *names]))
+
+    def jobs(self, arms: Iterable[Arm]) -> list[Job]:
+        """Returns all trainings of some arms: first of all arms with one random seed, then with the next.
+
+        So whenever the budget ends, the arms have been tried equally often.
+        """
+        every = list(arms)
+        return [
+            self._job(path, task, arm, rng_seed)
+            for rng_seed in self.rng_seeds
+            for path, task in self.loaded.items()
+            for arm in every
+        ]
+
+    def _job(self, path: str, task: Task, arm: Arm, rng_seed: int) -> Job:
+        """Returns one training. Where the arm and the user's changes meet, the arm decides."""
+        changes = self.changes | arm.changes | {"rng_seed": rng_seed}
+        recipe = Recipe.load(
+            self.preset, f"{task.full_database.schema.name}/{task.name}", arm.model, **changes
+        )
+        dataset, fingerprint = dataset_name(task), task.visible_database.fingerprint
+        decisive = [
+            dataset,
+            task.name,
+            fingerprint,
+            recipe.digest(),
+            *([] if self.opens_test else ["no test"]),
+        ]
+        return Job(
+            key=hashlib.sha256(json.dumps(decisive).encode()).hexdigest(),
+            study=self.name,
+            dataset=dataset,
+            task=task.name,
+            arm=arm.name,
+            rng_seed=rng_seed,
+            preset=self.preset,
+            fingerprint=fingerprint,
+            recipe=recipe.to_dict(),
+            source=self.source,
+            schema=None if self.schema is None else str(self.schema),
+            path=path,
+            runs=str(self.folder / "runs"),
+            opens_test=self.opens_test,
+        )
+
+    @property
+    def results_file(self) -> Path:
+        return self.folder / "results.jsonl"
+
+    def results(self, jobs: Sequence[Job]) -> list[Result]:
+        """Returns the known results of some trainings, whichever study made them, under the names of this one."""
+        known = {result.key: result for result in read_results(self.results_file)}
+        return [replace(known[job.key], study=job.study, arm=job.arm) for job in jobs if job.key in known]
+
+    def lock(self) -> AbstractContextManager[Any]:
+        """Keeps other processes from working on the same study until the context is left."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        try:
+            return FileLock(self.folder / f".{self.file_stem}.lock").acquire(timeout=0)
+        except Timeout:
+            what = f'another process is working on "{self.file_stem}" in {self.folder}'
+            fix = "wait for it, or name another folder with --folder"
+            raise UsageError("C08", what, fix) from None
 
 
-def results_of(plan: Plan, jobs: Sequence[Job]) -> list[Result]:
-    """What is known of some trainings, whichever study has made it, under the names of this one."""
-    known = {result.key: result for result in read_results(plan.results)}
-    return [replace(known[job.key], study=job.study, arm=job.arm) for job in jobs if job.key in known]
+def dataset_name(task: Task) -> str:
+    """Returns the name of a task's database: its own, or else that of its folder or file."""
+    database = task.full_database
+    place = Path(database.location) if database.location else Path()
+    return database.schema.name or (place.resolve().stem if place.exists() else "") or "database"
+
+
+# --- many trainings -------------------------------------------------------------------------------
+
+Train = Callable[[Job], Result]
 
 
 def run_study(
-    plan: Plan,
+    study: Study,
     jobs: Sequence[Job],
     processes: int,
-    budget: float = float("inf"),
-    on_result: Callable[[Result], None] = lambda _: None,
-) -> list[Failure]:
-    """Trains what is missing until it is done or the budget of seconds is spent; returns what failed.
+    budget: float = math.inf,
+    train: Train | None = None,
+) -> Iterator[Result | Failure]:
+    """Trains what is missing until it is done or the budget of seconds is spent; yields each outcome.
 
-    A training is begun only if one like it would end within the budget, and none is cut: figures never depend on
-    how fast the machine was.
+    A training begins only if one like it would end within the budget, and none is cut: figures never depend on
+    how fast the machine was. `train` is for those who train in this process.
     """
-    plan.folder.mkdir(parents=True, exist_ok=True)
-    known = {result.key: result for result in read_results(plan.results)}
+    begin = time.perf_counter()
+    known = {result.key: result for result in read_results(study.results_file)}
     missing = list({job.key: job for job in jobs if job.key not in known}.values())
-    clock = _Clock(budget, list(known.values()))
-    failed: list[Failure] = []
-    with ThreadPoolExecutor(processes) as pool, _children() as children:
-        running: set[Future[Result | Failure]] = set()
-        while missing or running:
-            while missing and len(running) < processes and clock.has_time_for(missing[0]):
-                running.add(pool.submit(children.train, missing.pop(0)))
-            if not running:
-                break
-            done, running = wait(running, return_when=FIRST_COMPLETED)
-            for found in (future.result() for future in done):
-                if isinstance(found, Failure):
-                    failed.append(found)
-                    continue
-                with plan.results.open("a", encoding="utf-8") as file:
-                    file.write(found.line() + "\n")
-                clock.results.append(found)
-                on_result(found)
-    return failed
+    children: set[subprocess.Popen[str]] = set()
 
+    def has_time_for(job: Job) -> bool:
+        same = (job.study, job.dataset, job.task, job.preset)
+        of_task = [one for one in known.values() if (one.study, one.dataset, one.task, one.preset) == same]
+        alike = [one.seconds for one in of_task if one.arm == job.arm]
+        mean = sum(one.seconds for one in of_task) / max(1, len(of_task))
+        return time.perf_counter() - begin + max(alike, default=mean) <= budget
 
-@dataclass
-class _Clock:
-    """Says whether there is time for another training, by what those before it took."""
-
-    budget: float
-    results: list[Result]
-
-    def __post_init__(self) -> None:
-        self.begin = time.perf_counter()
-
-    def has_time_for(self, job: Job) -> bool:
-        of_task = [
-            result for result in self.results if (result.dataset, result.task) == (job.dataset, job.task)
-        ]
-        alike = [result.seconds for result in of_task if result.arm == job.arm]
-        others = [result.seconds for result in of_task]
-        expected = max(alike, default=sum(others) / len(others) if others else 0.0)
-        return time.perf_counter() - self.begin + expected <= self.budget
-
-
-class _Children:
-    """The processes that train just now."""
-
-    def __init__(self) -> None:
-        self.running: set[subprocess.Popen[str]] = set()
-
-    def train(self, job: Job) -> Result | Failure:
-        child = subprocess.Popen(
-            [sys.executable, "-m", "quartet.paper.runner"],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-            env=os.environ | {"OMP_NUM_THREADS": "1"},
-        )  # fmt: skip
-        self.running.add(child)
+    def outcome(job: Job) -> Result | Failure:
         try:
-            out, error = child.communicate(json.dumps(asdict(job)))
-        finally:
-            self.running.discard(child)
-        if child.returncode:
-            return Failure(
-                job, error.strip().splitlines()[-1] if error.strip() else f"exit {child.returncode}"
-            )
-        return Result.of_line(out.splitlines()[-1])
+            return train(job) if train else _train_in_child(job, children)
+        except Exception as error:
+            return Failure(job, str(error))
 
-    def stop(self) -> None:
-        for child in list(self.running):
-            child.terminate()
+    with ThreadPoolExecutor(processes) as pool:
+        try:
+            running: set[Future[Result | Failure]] = set()
+            while missing or running:
+                while missing and len(running) < processes and has_time_for(missing[0]):
+                    running.add(pool.submit(outcome, missing.pop(0)))
+                if not running:
+                    return
+                done, running = wait(running, return_when=FIRST_COMPLETED)
+                for result in (future.result() for future in done):
+                    if isinstance(result, Result):
+                        known[result.key] = result
+                        study.folder.mkdir(parents=True, exist_ok=True)
+                        with study.results_file.open("a", encoding="utf-8") as file:
+                            file.write(result.line() + "\n")
+                    yield result
+        except BaseException:  # by Ctrl-C too: no child is left behind
+            for child in list(children):
+                child.terminate()
+            raise
 
 
-@contextmanager
-def _children() -> Iterator[_Children]:
-    """Within it processes may train; whoever leaves it early, by Ctrl-C or an error, leaves none behind."""
-    children = _Children()
+def _train_in_child(job: Job, children: set[subprocess.Popen[str]]) -> Result:
+    child = subprocess.Popen(
+        [sys.executable, "-m", "quartet.paper.runner"],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, encoding="utf-8",
+        env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONIOENCODING": "utf-8"},
+    )  # fmt: skip
+    children.add(child)
     try:
-        yield children
-    except BaseException:
-        children.stop()
-        raise
+        out, error = child.communicate(json.dumps(asdict(job)))
+    finally:
+        children.discard(child)
+    if child.returncode:
+        raise RuntimeError((error.strip().splitlines() or [f"exit code {child.returncode}"])[-1])
+    return Result.of_line(out.splitlines()[-1])
+
+
+# --- one training ---------------------------------------------------------------------------------
 
 
 def train_job(job: Job) -> Result:
-    """One training and its figures, in this process: the test labels are opened once, at its end."""
+    """Trains in this process. Where a job opens the test labels, it does so once, at its end."""
+    from quartet.registry import model_row
+    from quartet.runs import fit, score_on_test
+    from quartet.training import TrainingData
+
     task = Task.load(Database.load(job.source, None if job.schema is None else Path(job.schema)), job.path)
     recipe = Recipe().changed(**with_tuples(job.recipe))
-    run = fit(task, recipe, Path(job.runs) / job.key[:12])
-    model = Predictor.load(run.folder).checkpoint.model
-    lines = list(_history(run))
-    best = [line["validation"] for line in lines if line["is_best"]][-1]
-    metric, test = score_on_test(run, task)
+    test: float | None = None
+    if job.opens_test:
+        trained = fit(task, recipe=recipe, runs=Path(job.runs) / job.key[:12], threads=1, listener=SILENT)
+        model, epochs = trained.members[0][0].model, trained.run.epochs()
+        metric, test = score_on_test(trained.run, task)
+    else:
+        data = TrainingData.prepare(task, recipe)
+        fitted = model_row(recipe.model.architecture).model_class.fit(data)
+        model, epochs, metric = fitted.model, fitted.epochs, data.metric
     return Result(
-        key=job.key,
-        study=job.study,
-        dataset=job.dataset,
-        task=job.task,
-        arm=job.arm,
-        rng_seed=recipe.rng_seed,
+        **{each.name: getattr(job, each.name) for each in fields(StudyTraining)},
         metric=metric,
         protocol=recipe.protocol,
-        validation=best,
+        validation=[epoch.validation for epoch in epochs if epoch.is_best][-1],
         test=test,
-        history=tuple(line["validation"] for line in lines),
-        seconds=sum(line["seconds"] + line["validation_seconds"] for line in lines),
-        peak_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _PEAK_UNIT,
+        curve=tuple(epoch.validation for epoch in epochs),
+        seconds=sum(epoch.seconds + epoch.validation_seconds for epoch in epochs),
+        peak_bytes=_peak_bytes(),
         num_parameters=model.num_parameters,
-        preset=job.preset,
-        fingerprint=job.fingerprint,
-        recipe=job.recipe,
     )
 
 
-def _history(run: Run) -> Iterator[dict[str, Any]]:
-    for line in (run.folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines():
-        yield json.loads(line)
+def _peak_bytes() -> int | None:
+    """Returns the most memory that this process has had; None where the system does not count it (Windows)."""
+    try:
+        import resource
+    except ImportError:
+        return None
+    unit = 1 if sys.platform == "darwin" else 1024
+    return int(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss) * unit
 
 
 def main() -> None:
-    """The process of one training: a job in, a result out."""
-    torch.set_num_threads(1)
-    print(train_job(Job(**json.loads(sys.stdin.read()))).line())
+    """Is the process of one training: a job in, a result out."""
+    from quartet.machine import use_threads
+
+    use_threads(1)
+    try:
+        print(train_job(Job(**json.loads(sys.stdin.read()))).line())
+    except QuartetError as error:
+        sys.exit(str(error))
 
 
 if __name__ == "__main__":

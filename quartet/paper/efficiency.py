@@ -1,4 +1,4 @@
-"""What QUARTET costs beside RelGT (the paper's appendix A.2.3), measured in one process, turn by turn.
+"""QUARTET's costs beside RelGT's (appendix A.2.3), measured in one process, turn by turn.
 
 RelGT is measured twice: as its public code computes it (`literal.py`: every token for itself, contexts stored with
 their padding), which is the cost that the paper compares with; and by this project's pipeline, which computes nothing
@@ -9,51 +9,50 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import astuple, dataclass, field
 from pathlib import Path
 from statistics import median
+from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from quartet.config import Recipe
-from quartet.contexts import Context, cached_sample, protocol_seeds, select
-from quartet.graph import TemporalGraph
+from quartet.contexts import select
+from quartet.listener import SILENT, Listener
 from quartet.paper.literal import literal
+from quartet.paper.numbers import paper_ratios
+from quartet.paper.runner import dataset_name
+from quartet.paper.tables import NOTHING, Sheet
 from quartet.tasks import SPLITS, Task
-from quartet.tokens import TokenBatch
-from quartet.training import (
-    Material,
-    PartModel,
-    Trainer,
-    backward_in_parts,
-    prepare,
-    recipe_task,
-    step_tensor_bytes,
-    weight_bytes,
-)
+from quartet.training import Trainer, TrainingData, backward_by_group, step_tensor_bytes, weight_bytes
 
-LITERAL_SEEDS = 16  # at a time: more of them do not make a seed cheaper where nothing is shared
-PUBLIC_TOKEN_BYTES, PUBLIC_EDGE_BYTES = 11, 4  # of RelGT's HDF5 files, a directed edge at a time
-Progress = Callable[[str], None]
+_LITERAL_SEEDS = 16  # at a time: more of them do not make a seed cheaper where nothing is shared
+_PUBLIC_TOKEN_BYTES, _PUBLIC_EDGE_BYTES = 11, 4  # of RelGT's HDF5 files, a directed edge at a time
+_COLUMNS = ("", "epoch", "throughput", "precompute", "memory of a step", "cache", "parameters")
+EFFICIENCY_LEGEND = (
+    "Epoch: CPU seconds of one core for all training seeds once. Throughput: seeds a second at inference, likewise. "
+    "Precompute: seconds for the contexts of all splits, on all cores. Memory: tensors of a step on a whole batch, "
+    "with Adam's moments.",
+    "RelGT as published: every token for itself, the whole batch at once, contexts stored with their padding. "
+    "RelGT here: by the same pipeline as QUARTET. The paper's ratios are to the former, on a GPU.",
+)
 
 
 @dataclass(frozen=True)
-class Cost:
-    """What one model takes. Times are medians; memory is that of the tensors of a step and of Adam."""
+class ModelCost:
+    """The costs of one model, in the order of the table. Times are medians."""
 
     model: str
     epoch_seconds: float  # all training seeds once, without validation
     seeds_per_second: float  # at inference
     precompute_seconds: float | None  # contexts of all splits; None: that of the public code is not run here
-    step_bytes: int
+    step_bytes: int  # tensors of a step, and Adam's
     cache_bytes: int  # contexts of all splits on disk
     num_parameters: int
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Subject:
     """A model under measurement."""
 
@@ -62,112 +61,110 @@ class _Subject:
     precompute_seconds: float | None
     cache_bytes: int
     is_literal: bool = False
+    training: list[float] = field(default_factory=list)  # seconds of a seed in each step
+    inference: list[float] = field(default_factory=list)
 
-    def batch(self, places: NDArray[np.int64]) -> TokenBatch:
-        tokens = self.trainer.tokenizer(select(self.trainer.material.contexts["train"], places))
+    def batch(self, places: Any) -> Any:
+        data = self.trainer.data
+        tokens = data.view.tokenizer(select(data.context("train"), places))
         return literal(tokens) if self.is_literal else tokens
+
+    def measure(self, number: int) -> None:
+        """Times one step of training, and inference on the same seeds: CPU time, which others do not lengthen."""
+        trainer, network = self.trainer, self.trainer.network
+        batches = trainer.epoch_places(0)
+        places = batches[number % len(batches)][: _LITERAL_SEEDS if self.is_literal else None]
+        batch, target = self.batch(places), trainer.target[places]
+
+        def loss(logits: torch.Tensor, seed: torch.Tensor) -> torch.Tensor:
+            return trainer.data.output.loss(logits.float(), target[seed]).sum() / len(places)
+
+        network.train()
+        trainer.optimizer.zero_grad()
+        begin = time.process_time()
+        backward_by_group(network, batch, loss)
+        trained = time.process_time()
+        # Adam's own step comes once for a batch, however many seeds it is timed with here.
+        trainer.optimizer.step()
+        network.after_step(lambda rows: rows)
+        stepped = time.process_time()
+        network.eval()
+        with torch.inference_mode():
+            network(batch)
+        self.inference.append((time.process_time() - stepped) / len(places))
+        self.training.append(
+            (trained - begin) / len(places) + (stepped - trained) / trainer.recipe.batch_size
+        )
+
+    def cost(self) -> ModelCost:
+        network = self.trainer.network
+        whole = self.batch(self.trainer.epoch_places(0)[0])
+        return ModelCost(
+            self.name,
+            median(self.training[1:]) * len(self.trainer.places),  # the first one loads and compiles
+            1 / median(self.inference[1:]),
+            self.precompute_seconds,
+            step_tensor_bytes(network, whole) + 3 * weight_bytes(network),
+            self.cache_bytes,
+            network.num_parameters,
+        )
 
 
 def efficiency_study(
     task: Task,
     preset: str = "small",
-    changes: dict[str, object] | None = None,
+    changes: Mapping[str, Any] | None = None,
     steps: int = 3,
-    progress: Progress = lambda _: None,
-) -> list[Cost]:
-    """The costs of QUARTET, of RelGT as published and of RelGT here, in this order."""
-    name = f"{task.full_database.schema.name}/{task.name}"
-    recipes = {model: Recipe.load(preset, name, model, **(changes or {})) for model in ("quartet", "relgt")}
+    listener: Listener = SILENT,
+) -> list[ModelCost]:
+    """Returns the costs of QUARTET, of RelGT as published and of RelGT here, in this order."""
     subjects = []
-    for model, recipe in recipes.items():
-        progress(f"contexts of {model}")
-        material, seconds, num_bytes, public_bytes = _prepared(task, recipe)
-        trainer = Trainer(material, recipe, micro_batch=recipe.batch_size)
-        if model == "relgt":
+    for model in ("quartet", "relgt"):
+        name = f"{task.full_database.schema.name}/{task.name}"
+        recipe = Recipe.load(preset, name, model, **(changes or {}))
+        data, seconds, num_bytes, public_bytes = _prepared(task, recipe, listener)
+        trainer = Trainer(data, micro_batch=recipe.batch_size)
+        if model == "quartet":
+            subjects.append(_Subject("QUARTET", trainer, seconds, num_bytes))
+        else:
             subjects.append(_Subject("RelGT as published", trainer, None, public_bytes, is_literal=True))
-        label = "QUARTET" if model == "quartet" else "RelGT here"
-        subjects.append(_Subject(label, trainer, seconds, num_bytes))
-    return list(_costs(subjects, steps, progress))
-
-
-def _prepared(task: Task, recipe: Recipe) -> tuple[Material, float, int, int]:
-    """Material, the seconds and bytes of the contexts of all splits, and their bytes in RelGT's own format."""
-    task = recipe_task(task, recipe)
-    with tempfile.TemporaryDirectory() as folder:
-        graph = TemporalGraph.build(task.database)
-        few = protocol_seeds(task, "val", recipe.protocol)
-        cached_sample(graph, few, recipe.sampling, Path(folder) / "compile", "once")
-        begin, public = time.perf_counter(), 0
-        for split in SPLITS:
-            seeds = protocol_seeds(task, split, recipe.protocol)
-            public += _public_bytes(cached_sample(graph, seeds, recipe.sampling, Path(folder) / "all", split))
-        seconds = time.perf_counter() - begin
-        num_bytes = sum(path.stat().st_size for path in (Path(folder) / "all").iterdir())
-        return prepare(task, recipe, Path(folder) / "all"), seconds, num_bytes, public
-
-
-def _public_bytes(context: Context) -> int:
-    """What RelGT's files would take: every slot of the budget, and each link in both directions."""
-    return PUBLIC_TOKEN_BYTES * int(context.local_count.sum()) + 2 * PUBLIC_EDGE_BYTES * len(context.edge)
-
-
-def _costs(subjects: list[_Subject], steps: int, progress: Progress) -> Iterator[Cost]:
-    """Each model takes its turn in every round, so that a busy minute of the machine meets all of them."""
-    training: dict[str, list[float]] = {subject.name: [] for subject in subjects}
-    inference: dict[str, list[float]] = {subject.name: [] for subject in subjects}
-    for number in range(steps + 1):  # the first one is not counted: it loads and compiles
-        progress(f"step {number} of {steps}")
+            subjects.append(_Subject("RelGT here", trainer, seconds, num_bytes))
+    for number in range(
+        steps + 1
+    ):  # models take turns, so that a busy minute of the machine meets all of them
         for subject in subjects:
-            trained, answered = _seconds_per_seed(subject, number)
-            if number:
-                training[subject.name].append(trained)
-                inference[subject.name].append(answered)
-    for subject in subjects:
-        model = subject.trainer.model
-        num_seeds = len(subject.trainer.places)
-        yield Cost(
-            subject.name,
-            median(training[subject.name]) * num_seeds,
-            1 / median(inference[subject.name]),
-            subject.precompute_seconds,
-            _step_bytes(subject, model),
-            subject.cache_bytes,
-            model.num_parameters,
-        )
+            subject.measure(number)
+        listener.progress("steps", 1, steps + 1)
+    return [subject.cost() for subject in subjects]
 
 
-def _seconds_per_seed(subject: _Subject, number: int) -> tuple[float, float]:
-    """Of one step of training, and of inference, on the same seeds: CPU time, which other processes do not lengthen."""
-    trainer = subject.trainer
-    batches = trainer.epoch_places(0)
-    places = batches[number % len(batches)]
-    if subject.is_literal:
-        places = places[:LITERAL_SEEDS]
-    batch = subject.batch(places)
-    target = trainer.target[places]
-
-    def loss(answer: torch.Tensor, seed: torch.Tensor) -> torch.Tensor:
-        return trainer.material.output.loss(answer.float(), target[seed]).sum() / len(places)
-
-    trainer.model.train()
-    trainer.optimizer.zero_grad()
-    begin = time.process_time()
-    backward_in_parts(trainer.model, batch, loss)
-    trained = time.process_time() - begin
-    # Adam's own step comes once for a batch, however many seeds were looked at here.
-    begin = time.process_time()
-    trainer.optimizer.step()
-    trainer.model.settle(lambda tensor: tensor)
-    per_batch = time.process_time() - begin
-    trainer.model.eval()
-    begin = time.process_time()
-    with torch.inference_mode():
-        trainer.model(batch)
-    answered = time.process_time() - begin
-    return trained / len(places) + per_batch / trainer.recipe.batch_size, answered / len(places)
+def _prepared(task: Task, recipe: Recipe, listener: Listener) -> tuple[TrainingData, float, int, int]:
+    """Returns data, the seconds and bytes of the contexts of all splits, and their bytes in RelGT's own format."""
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:  # Windows keeps mapped files
+        TrainingData.prepare(task, recipe, Path(folder) / "compile").context("val")
+        data = TrainingData.prepare(task, recipe, Path(folder) / "all", listener)
+        begin = time.perf_counter()
+        contexts = [data.context(split) for split in SPLITS]
+        seconds = time.perf_counter() - begin
+        num_bytes = sum(path.stat().st_size for path in (Path(folder) / "all").rglob("*") if path.is_file())
+    tokens = sum(int(context.local_count.sum()) for context in contexts)  # every slot of the budget
+    links = sum(len(context.edge) for context in contexts)  # stored in both directions
+    return data, seconds, num_bytes, _PUBLIC_TOKEN_BYTES * tokens + 2 * _PUBLIC_EDGE_BYTES * links
 
 
-def _step_bytes(subject: _Subject, model: PartModel) -> int:
-    """Tensors of a step on a whole batch, counted without allotting them, and Adam's two moments."""
-    whole = subject.batch(subject.trainer.epoch_places(0)[0])
-    return step_tensor_bytes(model, whole) + 3 * weight_bytes(model)
+def efficiency_sheet(task: Task, settings: str, costs: Sequence[ModelCost]) -> Sheet:
+    """Returns the costs of QUARTET and of RelGT in both forms, QUARTET's as ratios, and the paper's ratios."""
+    ours, *others = costs
+    rows: list[tuple[str, ...]] = []
+    for cost in costs:
+        precompute = NOTHING if cost.precompute_seconds is None else f"{cost.precompute_seconds:.2f} s"
+        memory, cache = f"{cost.step_bytes / 1e6:,.0f} MB", f"{cost.cache_bytes / 1e6:.2f} MB"
+        times = f"{cost.epoch_seconds:.1f} s", f"{cost.seeds_per_second:,.0f} a second", precompute
+        rows.append((cost.model, *times, memory, cache, f"{cost.num_parameters:,}"))
+    for cost in others:
+        pairs = zip(astuple(ours)[1:], astuple(cost)[1:], strict=True)
+        ratios = (f"{one / two:.2f}x" if one and two else NOTHING for one, two in pairs)
+        rows.append((f"QUARTET / {cost.model}", *ratios))
+    label, paper = paper_ratios(task.full_database.schema.name, task.name)
+    rows.append((label, *(f"{ratio:.2f}x" for ratio in paper.values())))
+    return Sheet(f"{dataset_name(task)}/{task.name}, {settings}", _COLUMNS, rows)

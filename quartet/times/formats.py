@@ -1,7 +1,7 @@
-"""Text in a strptime format, rearranged into ISO 8601.
+"""Text in a strptime format, rearranged into ISO 8601, whatever the language of the machine.
 
-Arrow's own strptime reads 30 February as 1 March and a leap second as the next minute; here every
-text is brought into one form and held against one grammar, whatever the language of the machine.
+Neither strptime at hand reads what is meant: Arrow's takes 30 February for 1 March and a leap second for the next
+minute; DuckDB's knows no nanoseconds and no `Z`, and reads 2024111 by '%Y%m%d'.
 """
 
 from __future__ import annotations
@@ -42,25 +42,10 @@ _ISO_PARTS = {  # in their order: the mark before each, and its value where a fo
     "fraction": (".", "0"),
     "offset": ("", ""),
 }
-_TOKEN = re.compile(r"%(.?)|(\s+)|([^%\s]+)", re.DOTALL)
-_RUN_TOGETHER = re.compile("%[YymdHIMSf]%[YymdHIMSf]")
 
 
 def pattern_of(format: str, where: str) -> str:
-    """The regular expression of a strptime format, with a group per directive, named by its letter."""
-    _check_format(format, where)
-    pattern = "".join(_matching(*token) for token in _TOKEN.findall(format))
-    # '%Y%m%d' must not choose whether 2024111 is 11 January or 1 November.
-    return f"^{pattern.replace('{1,2}', '{2}') if _RUN_TOGETHER.search(format) else pattern}$"
-
-
-def _matching(letter: str, space: str, literal: str) -> str:
-    if letter and letter != "%":
-        return f"(?P<{letter}>{_DIRECTIVES[letter][1]})"
-    return r"\s+" if space else re.escape(literal or letter)
-
-
-def _check_format(format: str, where: str) -> None:
+    """Returns the regular expression of a strptime format, with a group for each directive, named by its letter."""
     letters = re.findall(r"%(.?)", format.replace("%%", ""), re.DOTALL)
     parts = [_DIRECTIVES[letter][0] for letter in letters if letter in _DIRECTIVES]
     clock = [part for part in _ISO_PARTS if part in parts and part != "offset"]
@@ -78,35 +63,38 @@ def _check_format(format: str, where: str) -> None:
         known = " ".join(f"%{letter}" for letter in _DIRECTIVES)
         fix = f"use each part once, none left out above the smallest, of {known} %%"
         raise UsageError("C01", f"{where}: time_format '{format}' {problem}", fix)
+    pattern = ""
+    for letter, space, literal in re.findall(r"%(.)|(\s+)|([^%\s]+)", format):
+        if letter and letter != "%":
+            pattern += f"(?P<{letter}>{_DIRECTIVES[letter][1]})"
+        else:
+            pattern += r"\s+" if space else re.escape(letter or literal)
+    # '%Y%m%d' must not choose whether 2024111 is 11 January or 1 November.
+    is_run_together = re.search("%[YymdHIMSf]%[YymdHIMSf]", format)
+    return f"^{pattern.replace('{1,2}', '{2}') if is_run_together else pattern}$"
 
 
 def rearranged(text: pa.Array, format: str, where: str) -> pa.Array:
-    """The texts in ISO 8601 form, null where they are not of the format."""
+    """Returns the texts in ISO 8601 form, null where they are not of the format."""
     groups = pc.extract_regex(text, pattern=pattern_of(format, where))
-    found = dict(zip((group.name for group in groups.type), groups.flatten(), strict=True))
-    if "p" in found:
-        found["I"] = _hour_of_day(found["I"], found["p"])
-    parts = {_DIRECTIVES[letter][0]: _iso_part(letter, cells) for letter, cells in found.items()}
-    pieces = [piece for part, (mark, value) in _ISO_PARTS.items() for piece in (mark, parts.get(part, value))]
-    return _joined(*pieces)
+    cells = dict(zip((group.name for group in groups.type), groups.flatten(), strict=True))
+    parts = {_DIRECTIVES[letter][0]: _iso_part(letter, cells) for letter in cells}
+    return _joined(*(x for part, (mark, value) in _ISO_PARTS.items() for x in (mark, parts.get(part, value))))
 
 
-def _iso_part(letter: str, cells: pa.Array) -> pa.Array:
-    """What a directive found, written as ISO 8601 writes it."""
+def _iso_part(letter: str, cells: dict[str, pa.Array]) -> pa.Array:
+    """Returns what a directive has matched, written as ISO 8601 writes it."""
+    part = cells[letter]
     if letter == "y":  # as POSIX reads two digits: 69 to 99 are 19.., 00 to 68 are 20..
-        century = pc.if_else(pc.less(cells, "69"), "20", "19")
-        return _joined(century.cast(pa.large_string()), cells)
+        return _joined(pc.if_else(pc.less(part, "69"), "20", "19").cast(pa.large_string()), part)
     if letter in "bB":
-        short = pc.utf8_slice_codeunits(pc.utf8_lower(cells), 0, 3)
-        cells = pc.add(_place(short, _MONTHS), 1).cast(pa.large_string())
-    return cells if letter in "fz" else pc.utf8_lpad(cells, width=2, padding="0")
-
-
-def _hour_of_day(hours: pa.Array, halves: pa.Array) -> pa.Array:
-    """0 to 23 for `12 am` to `11 pm`; null for an hour that such a clock does not show."""
-    clock = [f"{hour or 12:02}{half}" for half in ("am", "pm") for hour in range(12)]
-    written = _joined(pc.utf8_lpad(hours, width=2, padding="0"), pc.utf8_lower(halves))
-    return _place(written, clock).cast(pa.large_string())
+        short = pc.utf8_slice_codeunits(pc.utf8_lower(part), 0, 3)
+        part = pc.add(_place(short, _MONTHS), 1).cast(pa.large_string())
+    if letter == "I":  # 0 to 23 for `12 am` to `11 pm`; null for an hour that such a clock does not show
+        clock = [f"{hour or 12:02}{half}" for half in ("am", "pm") for hour in range(12)]
+        written = _joined(pc.utf8_lpad(part, width=2, padding="0"), pc.utf8_lower(cells["p"]))
+        part = _place(written, clock).cast(pa.large_string())
+    return part if letter in "fz" else pc.utf8_lpad(part, width=2, padding="0")
 
 
 def _place(text: pa.Array, known: list[str]) -> pa.Array:
@@ -114,6 +102,6 @@ def _place(text: pa.Array, known: list[str]) -> pa.Array:
 
 
 def _joined(*pieces: pa.Array | str) -> pa.Array:
-    """The pieces in a row; null where one of them is."""
+    """Returns the pieces in a row; null where one of them is."""
     cells = [pa.scalar(piece, pa.large_string()) if isinstance(piece, str) else piece for piece in pieces]
     return pc.binary_join_element_wise(*cells, pa.scalar("", pa.large_string()))

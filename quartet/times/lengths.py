@@ -1,18 +1,19 @@
-"""Lengths of time: read from `30 days`, `12 hours` or `P30D`, and shown so that they read back."""
+"""Lengths of time: read from `30 days`, `10m` or `P30D`, and shown so that they read back."""
 
 from __future__ import annotations
 
 import re
 
 from quartet.errors import TimeError
-from quartet.times.instant import DAY, NEVER, SECOND, quoted
+from quartet.times.instants import DAY, NEVER, SECOND, quoted
 
+_HOUR, _MINUTE = 3600 * SECOND, 60 * SECOND
 _VARIES = 0  # the length of a month or a year
 _UNIT_WORDS = {
     "w wk week weeks": 7 * DAY,
     "d day days": DAY,
-    "h hr hrs hour hours": 3600 * SECOND,
-    "m min mins minute minutes": 60 * SECOND,
+    "h hr hrs hour hours": _HOUR,
+    "m min mins minute minutes": _MINUTE,
     "s sec secs second seconds": SECOND,
     "ms millisecond milliseconds": 10**6,
     "us microsecond microseconds": 10**3,
@@ -28,25 +29,28 @@ _WRITTEN = re.compile(
 
 
 def parse_length(text: str, where: str) -> int:
-    """The nanoseconds of a length of time such as `30 days`, `12 hours` or `P30D`; above zero."""
-    said = f"{where}: {quoted(text)}"
-    fix = "write it as 30 days, 7d, 12 hours, 1 week, 90 min, 365 days 06:00:00, P30D or PT12H"
+    """Returns the nanoseconds of a length of time such as `30 days`, `10m` or `P30D`; above zero."""
     amounts = _amounts(text.strip().lower().removeprefix("-").lstrip())
+    length = sum(amount * _UNITS.get(unit, 0) for amount, unit in amounts)
+    fix = "write it as 30 days, 7d, 12 hours, 1 week, 10m, 365 days 06:00:00, P30D or PT12H"
     if not amounts or any(unit not in _UNITS for _, unit in amounts):
-        raise TimeError("T15", f"{said} is not a length of time", fix)
-    if any(_UNITS[unit] == _VARIES for _, unit in amounts):
-        fix = "say it in days, such as 30 days or 365 days"
-        raise TimeError("T15", f"{said} has no fixed length, as months and years vary", fix)
-    span = sum(amount * _UNITS[unit] for amount, unit in amounts)
-    if span == 0 or text.strip().startswith("-"):
-        raise TimeError("T15", f"{said} is not above zero", fix)
-    if span >= NEVER:
-        raise TimeError("T15", f"{said} is longer than this version stores, {NEVER // DAY:,} days", fix)
-    return span
+        problem = "is not a length of time"
+    elif any(_UNITS[unit] == _VARIES for _, unit in amounts):
+        problem, fix = (
+            "has no fixed length, as months and years vary",
+            "say it in days, such as 30 days or 365 days",
+        )
+    elif length == 0 or text.strip().startswith("-"):
+        problem = "is not above zero"
+    elif length >= NEVER:
+        problem = f"is longer than this version stores, {NEVER // DAY:,} days"
+    else:
+        return length
+    raise TimeError("T15", f"{where}: {quoted(text)} {problem}", fix)
 
 
 def _amounts(text: str) -> list[tuple[int, str]]:
-    """Pairs of an amount and its unit; none if the text is no length of time."""
+    """Returns pairs of an amount and its unit; none if the text is no length of time."""
     if match := _ISO.fullmatch(text):
         units = ["years", "months", "weeks", "days", "hours", "minutes", "seconds"]
         return [(int(n), unit) for n, unit in zip(match.groups(), units, strict=True) if n]
@@ -59,22 +63,13 @@ def _amounts(text: str) -> list[tuple[int, str]]:
 
 
 def show_length(ns: int) -> str:
-    """`30 days`, `12 hours`, `1 day 06:00:00`: text that `parse_length` reads back."""
+    """Returns `30 days`, `12 hours` or `1 day 06:00:00`: text that `parse_length` reads back."""
     if ns < 0:
         return f"-{show_length(-ns)}"
     days, rest = divmod(int(ns), DAY)
-    hours, below = divmod(rest, _UNITS["hours"])
-    if days == 0 and hours and not below:
-        return _plural(hours, "hour")
-    clock = _clock(rest) if rest else ""
-    return f"{_plural(days, 'day')} {clock}".strip() if days or not clock else clock
-
-
-def _clock(ns: int) -> str:
-    seconds, fraction = divmod(ns, SECOND)
-    text = f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
-    return text + (f".{fraction:09}".rstrip("0") if fraction else "")
-
-
-def _plural(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"
+    hours, minutes, seconds = rest // _HOUR, rest % _HOUR // _MINUTE, rest % _MINUTE // SECOND
+    fraction = f".{rest % SECOND:09}".rstrip("0") if rest % SECOND else ""
+    if not days and rest and rest % _HOUR == 0:
+        return f"{hours} hour{'s' if hours != 1 else ''}"
+    whole = f"{days} day{'s' if days != 1 else ''}" if days or not rest else ""
+    return f"{whole} {hours:02}:{minutes:02}:{seconds:02}{fraction}".strip() if rest else whole

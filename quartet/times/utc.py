@@ -1,4 +1,4 @@
-"""Times: int64 nanoseconds since 1970-01-01 UTC, from whatever a source writes.
+"""Reads times as int64 nanoseconds since 1970-01-01 UTC, from whatever a source writes.
 
     cells                                   how they are read
     timestamp s, ms, us, ns; dates          as UTC, or as local times of `timezone`
@@ -7,18 +7,15 @@
     other text                              by `format`; if all digits, as numbers
     whole numbers                           by `unit`, counted from 1970-01-01 UTC; or by `format`
 
-What cannot be read, or can be read in two ways, is an error that names its rows, counted from 1.
-Nothing depends on the zone or the language of the machine. Two parts of Arrow are not used: its
-strptime reads 30 February as 1 March and a leap second as the next minute, so every text is
-brought into ISO 8601 and held against one grammar; and its time zones know no summer after 2037,
-so local times go through the clock changes that `zoneinfo` knows.
+What cannot be read, or can be read in two ways, is an error that names its rows, counted from 1. Nothing depends on
+the zone or the language of the machine. Every text is brought into ISO 8601 and held against one grammar.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
-from typing import NoReturn
+from typing import Any
 from zoneinfo import available_timezones
 
 import numpy as np
@@ -27,7 +24,7 @@ import pyarrow.compute as pc
 
 from quartet.errors import TimeError, UsageError, did_you_mean, examples
 from quartet.times.formats import pattern_of, rearranged
-from quartet.times.instant import (
+from quartet.times.instants import (
     DAY,
     END,
     END_LOCAL,
@@ -38,11 +35,12 @@ from quartet.times.instant import (
     UNITS,
     Int64s,
     Mask,
-    Numbers,
     quoted,
     trimmed,
 )
-from quartet.times.zones import clock_changes
+from quartet.times.zones import local_offsets
+
+_OUTSIDE = " is outside the range this version stores, 1678 to 2261"
 
 
 @dataclass(frozen=True)
@@ -55,7 +53,7 @@ class ParsedTimes:
 
 @dataclass(frozen=True)
 class _Column:
-    """The cells as they came, and what was said of them."""
+    """The cells as they came, and what the schema says of them."""
 
     cells: pa.Array
     where: str
@@ -75,27 +73,20 @@ class _Column:
         first = np.flatnonzero(rows)[:3].tolist()
         return examples(f"{self.shown(row)} row {row + 1}" for row in first)
 
-    def refuse(self, code: str, rows: Mask, what: str, fix: str) -> None:
-        """Raise a TimeError with the count and the first of the marked rows, if there are any.
-
-        In `what`, the words before and after a bar are for one row and for several.
-        """
+    def refuse(self, code: str, rows: Mask, one: str, several: str, fix: str) -> None:
+        """Raises a TimeError with the count and the first of the marked rows, if there are any."""
         if rows.any():
             count = int(rows.sum())
-            one, _, several = what.partition("|")
-            words = several if several and count > 1 else one
+            words = several if count > 1 else one
             raise TimeError(code, f"{self.where}: {count:,} {words} {self.examples(rows)}", fix)
 
     def refuse_outside(self, rows: Mask, fix: str = "") -> None:
-        """Raise T06 if any row is marked: its time does not fit, and must not wrap around."""
+        """Raises T06 if any row is marked: its time does not fit, and must not wrap around."""
         if rows.any():
             row, count = int(rows.argmax()), int(rows.sum())
             more = f" ({count:,} such rows)" if count > 1 else ""
             fix = fix or "correct it, or leave it empty if it stands for no date"
             raise TimeError("T06", f"{self.where} row {row + 1}: {self.shown(row)}{_OUTSIDE}{more}", fix)
-
-
-_OUTSIDE = " is outside the range this version stores, 1678 to 2261"
 
 
 def to_utc(
@@ -105,13 +96,19 @@ def to_utc(
     format: str | None = None,
     timezone: str | None = None,
 ) -> ParsedTimes:
-    """The instants of a column, exact to the nanosecond, by the rules at the top of this file.
+    """Returns the instants of a column, exact to the nanosecond, by the rules at the top of this file.
 
     `where` names the column in messages. What is said of another kind of column is checked and has
     no effect: `unit` is for numbers, `format` for text, `timezone` for times without a zone.
     """
+    if unit is not None and unit not in UNITS:
+        raise UsageError("C01", f'{where}: unknown time_unit "{unit}"{did_you_mean(unit, UNITS)}')
+    if format is not None:
+        pattern_of(format, where)
+    # "localtime" is the zone of the machine: another machine would read other times.
+    if timezone is not None and timezone not in (zones := available_timezones() - {"localtime"}):
+        raise UsageError("C01", f'{where}: unknown timezone "{timezone}"{did_you_mean(timezone, zones)}')
     source = _Column(_plain(column), where, unit, format, timezone)
-    _check_words(source)
     kind = source.cells.type
     if _is_text(kind):
         return _from_text(source, source.cells)
@@ -123,20 +120,8 @@ def to_utc(
     raise TimeError("T02", f"{where} is {kind}, which holds no times", fix)
 
 
-def _check_words(source: _Column) -> None:
-    unit, timezone = source.unit, source.timezone
-    if unit is not None and unit not in UNITS:
-        raise UsageError("C01", f'{source.where}: unknown time_unit "{unit}"{did_you_mean(unit, UNITS)}')
-    if source.format is not None:
-        pattern_of(source.format, source.where)
-    # "localtime" is the zone of the machine: another machine would read other times.
-    if timezone is not None and timezone not in (zones := available_timezones() - {"localtime"}):
-        meant = did_you_mean(timezone, zones)
-        raise UsageError("C01", f'{source.where}: unknown timezone "{timezone}"{meant}')
-
-
 def _plain(column: pa.ChunkedArray | pa.Array) -> pa.Array:
-    """The cells as one array without a dictionary, text and untyped nulls as large_string."""
+    """Returns the cells as one array without a dictionary, text and untyped nulls as large_string."""
     if isinstance(column, pa.ChunkedArray):
         return pa.concat_arrays([_plain(chunk) for chunk in column.chunks or [pa.array([], column.type)]])
     if pa.types.is_dictionary(column.type):
@@ -148,21 +133,14 @@ def _is_text(kind: pa.DataType) -> bool:
     return kind in (pa.string(), pa.large_string(), pa.string_view(), pa.null())
 
 
+def _filled(cells: pa.Array, value: Any) -> Any:
+    """Returns the cells as numpy has them, a value where null."""
+    return pc.fill_null(cells, value).to_numpy(zero_copy_only=False)
+
+
 def _parsed(ns: Int64s, missing: Mask, source: _Column, fix: str = "") -> ParsedTimes:
     source.refuse_outside(~missing & ((ns < FIRST) | (ns >= END)), fix)
     return ParsedTimes(np.where(missing, NEVER, ns), missing)
-
-
-def _mask(answers: pa.Array) -> Mask:
-    """Booleans of Arrow as numpy's, null as false."""
-    found: Mask = pc.fill_null(answers, False).to_numpy(zero_copy_only=False)
-    return found
-
-
-def _numbers(cells: pa.Array) -> Numbers:
-    """The numbers of the cells, 0 where null."""
-    stored: Numbers = pc.fill_null(cells, 0).to_numpy()
-    return stored
 
 
 # --- timestamps, dates and local times ------------------------------------------------------------
@@ -170,11 +148,11 @@ def _numbers(cells: pa.Array) -> Numbers:
 
 def _from_stamps(source: _Column) -> ParsedTimes:
     cells, unit = source.cells, _unit_of(source.cells.type)
-    missing = _mask(cells.is_null())
-    counts = _numbers(cells.view(pa.int32() if unit == "D" else pa.int64()))
+    missing = _filled(cells.is_null(), False)
+    counts = _filled(cells.view(pa.int32() if unit == "D" else pa.int64()), 0)
     ns = _scaled(counts, DAY if unit == "D" else UNITS[unit], source)
     if getattr(cells.type, "tz", None) is None:
-        ns = localised(ns, ~missing, source)
+        ns = _localised(ns, ~missing, source)
     return _parsed(ns, missing, source)
 
 
@@ -184,37 +162,30 @@ def _unit_of(kind: pa.DataType) -> str:
     return str(kind.unit)
 
 
-def _scaled(counts: Numbers, per_unit: int, source: _Column, fix: str = "") -> Int64s:
-    """Counts of a unit as nanoseconds; what the multiplication would wrap is refused first."""
+def _scaled(counts: Any, per_unit: int, source: _Column, fix: str = "") -> Int64s:
+    """Returns counts of a unit as nanoseconds; what the multiplication would wrap is refused first."""
     first, last = (FIRST - DAY) // per_unit, (END + DAY) // per_unit
     source.refuse_outside((counts < first) | (counts > last), fix)
-    return counts.astype(np.int64) * per_unit
+    scaled: Int64s = counts.astype(np.int64) * per_unit
+    return scaled
 
 
-def localised(ns: Int64s, local: Mask, source: _Column) -> Int64s:
-    """UTC of the times marked as local; one that a clock change repeats or skips is refused."""
+def _localised(ns: Int64s, local: Mask, source: _Column) -> Int64s:
+    """Returns UTC of the times marked as local; one that a clock change repeats or skips is refused."""
     if source.timezone is None or not local.any():
         return ns
-    seconds = ns[local] // SECOND
-    changes, offsets = clock_changes(source.timezone, int(seconds.min()), int(seconds.max()))
-    shown = np.sort([changes + offsets[:-1], changes + offsets[1:]], axis=0)  # by clocks around a change
-    before, after = (np.searchsorted(edge, seconds, side="right") for edge in (shown[1], shown[0]))
-    _refuse_clock_changes(local, offsets[after] - offsets[before], source)
-    utc = ns.copy()
-    utc[local] -= offsets[before] * SECOND
-    return utc
-
-
-def _refuse_clock_changes(local: Mask, shift: Int64s, source: _Column) -> None:
+    offsets, jumps = local_offsets(source.timezone, ns[local] // SECOND)
     fix = "store the column in UTC, or write such times with their offset (2024-10-27 02:30:00+02:00)"
     for is_odd, what in [
-        (shift < 0, "happened twice, as the clocks went back"),
-        (shift > 0, "never happened, as the clocks went forward"),
+        (jumps < 0, f"of {source.timezone} happened twice, as the clocks went back"),
+        (jumps > 0, f"of {source.timezone} never happened, as the clocks went forward"),
     ]:
         rows = np.zeros_like(local)
         rows[local] = is_odd
-        noun = f"of {source.timezone} {what}"
-        source.refuse("T04", rows, f"local time {noun}|local times {noun}", fix)
+        source.refuse("T04", rows, f"local time {what}", f"local times {what}", fix)
+    utc = ns.copy()
+    utc[local] -= offsets * SECOND
+    return utc
 
 
 # --- numbers --------------------------------------------------------------------------------------
@@ -222,14 +193,14 @@ def _refuse_clock_changes(local: Mask, shift: Int64s, source: _Column) -> None:
 
 def _from_numbers(source: _Column) -> ParsedTimes:
     is_float = pa.types.is_floating(source.cells.type)
-    numbers = _whole_numbers(source) if is_float else _numbers(source.cells)
-    missing = _mask(source.cells.is_null(nan_is_null=True))
+    numbers = _whole_numbers(source) if is_float else _filled(source.cells, 0)
+    missing = _filled(source.cells.is_null(nan_is_null=True), False)
     if source.unit is None and source.format is not None:
         return _from_text(source, pa.array(numbers, mask=missing).cast(pa.large_string()))
     return _counted_from_1970(numbers, missing, source)
 
 
-def _counted_from_1970(numbers: Numbers, missing: Mask, source: _Column) -> ParsedTimes:
+def _counted_from_1970(numbers: Any, missing: Mask, source: _Column) -> ParsedTimes:
     if missing.all():
         return ParsedTimes(np.full(len(missing), NEVER), missing)
     advice = _unit_advice(numbers[~missing], source.unit)
@@ -240,17 +211,17 @@ def _counted_from_1970(numbers: Numbers, missing: Mask, source: _Column) -> Pars
 
 
 def _whole_numbers(source: _Column) -> Int64s:
-    """Floats as integers, exactly; what int64 cannot hold becomes its maximum, which no unit allows."""
+    """Returns floats as integers, exactly; what int64 cannot hold becomes its maximum, which no unit allows."""
     kind = source.cells.type
-    floats = pc.fill_null(source.cells.cast(pa.float64()), float("nan")).to_numpy()
+    floats = _filled(source.cells.cast(pa.float64()), float("nan"))
     floats = np.where(np.isnan(floats), 0, floats)
     is_decimal = ~np.isfinite(floats) | (np.floor(floats) != floats)
     fix = "store them as integers of a finer time_unit"
-    source.refuse("T02", is_decimal, "value is not a whole number|values are not whole numbers", fix)
+    source.refuse("T02", is_decimal, "value is not a whole number", "values are not whole numbers", fix)
     if kind != pa.float64():  # a double blurs a time by less than a microsecond, a float by minutes
         is_blurred = np.abs(floats) > 2.0 ** (np.finfo(kind.to_pandas_dtype()).nmant + 1)
         large = f"too large for {kind} to hold exactly"
-        source.refuse("T02", is_blurred, f"value is {large}|values are {large}", "store them as int64")
+        source.refuse("T02", is_blurred, f"value is {large}", f"values are {large}", "store them as int64")
     fits = np.abs(floats) < 2.0**63
     return np.where(fits, np.where(fits, floats, 0).astype(np.int64), NEVER)
 
@@ -267,13 +238,13 @@ _LOOKS = [
 ]
 
 
-def _unit_advice(numbers: Numbers, unit: str | None) -> str:
-    """`looks like milliseconds; say time_unit: ms`, by the median; empty if that says nothing new."""
+def _unit_advice(numbers: Any, unit: str | None) -> str:
+    """Returns `looks like milliseconds; say time_unit: ms`, by the median; empty if that says nothing new."""
     middle = len(numbers) // 2
     typical = abs(int(np.partition(numbers, middle)[middle]))
-    for low, high, name, saying in _LOOKS:
-        if low <= typical <= high and saying != f"time_unit: {unit}":
-            return f"looks like {name}; say {saying}"
+    for low, high, name, setting in _LOOKS:
+        if low <= typical <= high and setting != f"time_unit: {unit}":
+            return f"looks like {name}; say {setting}"
     return ""
 
 
@@ -289,96 +260,75 @@ _DATE = (
 _CLOCK = r"(?:[01]\d|2[0-3])(?::[0-5]\d(?::[0-5]\d(?:\.\d{1,9})?)?)?"
 _OFFSET = r"(?:Z|[+-](?:[01]\d|2[0-3])(?::?[0-5]\d)?)"
 _ISO = rf"^{_DATE}(?:[T ]{_CLOCK}{_OFFSET}?)?$"
-_HAS_OFFSET = r"[T ].*[Z+-]"
-_DIGITS = r"^-?\d+$"
 
 
 def _from_text(source: _Column, text: pa.Array) -> ParsedTimes:
     text = pc.utf8_trim_whitespace(text)
     text = pc.if_else(pc.is_in(text, _MISSING), None, text)
-    missing = _mask(text.is_null())
-    if source.format is None and (missing | _matches(text, _DIGITS)).all():
+    missing = _filled(text.is_null(), False)
+    if source.format is None and (missing | _matches(text, r"^-?\d+$")).all():
         return _counted_from_1970(_read_digits(text), missing, source)
     iso = text if source.format is None else rearranged(text, source.format, source.where)
-    _refuse_unreadable(~missing & ~_matches(iso, _ISO), source)
-    source.refuse_outside(_mask(pc.or_(pc.less(iso, FIRST_LOCAL), pc.greater_equal(iso, END_LOCAL))))
+    fix, form = "say time_format, such as '%d/%m/%Y'", ""
+    if source.format is not None:
+        fix, form = "correct time_format or the values", f" of the form '{source.format}'"
+    is_unreadable = ~missing & ~_matches(iso, _ISO)
+    source.refuse("T02", is_unreadable, f"value is not a date{form}", f"values are not dates{form}", fix)
+    is_outside = pc.or_(pc.less(iso, FIRST_LOCAL), pc.greater_equal(iso, END_LOCAL))
+    source.refuse_outside(_filled(is_outside, False))
     return _parsed(_read_iso(iso, missing, source), missing, source)
 
 
 def _matches(text: pa.Array, pattern: str) -> Mask:
-    return _mask(pc.match_substring_regex(text, pattern))
+    matches: Mask = _filled(pc.match_substring_regex(text, pattern), False)
+    return matches
 
 
 def _read_digits(text: pa.Array) -> Int64s:
-    """Digits as integers; what int64 cannot hold becomes its maximum, which no unit allows."""
+    """Returns digits as integers; what int64 cannot hold becomes its maximum, which no unit allows."""
     digits = pc.utf8_ltrim(text, characters="-")
     digits = pc.if_else(pc.greater(pc.utf8_length(digits), 19), "9" * 19, digits)
-    counts = np.minimum(_numbers(digits.cast(pa.uint64())), NEVER).astype(np.int64)
-    return np.where(_mask(pc.starts_with(text, "-")), -counts, counts)
+    counts: Int64s = np.minimum(_filled(digits.cast(pa.uint64()), 0), NEVER).astype(np.int64)
+    return np.where(_filled(pc.starts_with(text, "-"), False), -counts, counts)
 
 
 def _read_iso(iso: pa.Array, missing: Mask, source: _Column) -> Int64s:
-    aware = _matches(iso, _HAS_OFFSET)
+    aware = _matches(iso, r"[T ].*[Z+-]")
     local = ~missing & ~aware
     if source.timezone is None and aware.any() and local.any():
-        _refuse_mixed(aware, local, source)
-    local_ns = localised(_cast(iso, local, pa.timestamp("ns")), local, source)
-    return np.where(aware, _cast(iso, aware, pa.timestamp("ns", "UTC")), local_ns)
+        both = np.zeros_like(aware)
+        both[[aware.argmax(), local.argmax()]] = True
+        what = f"{source.where} mixes zone-aware and zone-free values {source.examples(both)}"
+        raise TimeError("T04", what, 'timezone: "Europe/Paris", if that is the zone of the zone-free values')
 
+    def read(rows: Mask, kind: pa.DataType) -> Int64s:
+        stamps = pc.if_else(pa.array(rows), iso, None).cast(kind)
+        ns: Int64s = _filled(stamps.view(pa.int64()), 0).astype(np.int64, copy=False)
+        return ns
 
-def _cast(iso: pa.Array, rows: Mask, kind: pa.DataType) -> Int64s:
-    stamps = pc.if_else(pa.array(rows), iso, None).cast(kind)
-    return _numbers(stamps.view(pa.int64())).astype(np.int64, copy=False)
-
-
-def _refuse_unreadable(rows: Mask, source: _Column) -> None:
-    fix, form = "say time_format, such as '%d/%m/%Y'", ""
-    if source.format is not None:
-        fix, form = "correct time_format or the values", f" of the form '{source.format}'"
-    source.refuse("T02", rows, f"value is not a date{form}|values are not dates{form}", fix)
-
-
-def _refuse_mixed(aware: Mask, local: Mask, source: _Column) -> NoReturn:
-    both = np.zeros_like(aware)
-    both[[aware.argmax(), local.argmax()]] = True
-    raise TimeError(
-        "T04",
-        f"{source.where} mixes zone-aware and zone-free values {source.examples(both)}",
-        'timezone: "Europe/Paris", if that is the zone of the zone-free values',
-    )
+    local_ns = _localised(read(local, pa.timestamp("ns")), local, source)
+    return np.where(aware, read(aware, pa.timestamp("ns", "UTC")), local_ns)
 
 
 # --- single times ---------------------------------------------------------------------------------
 
 
-def parse_instant(text: str | datetime | date | np.datetime64, where: str) -> int:
-    """The instant of a single time, by the rules of `to_utc`; without a zone it is UTC."""
+def parse_instant(time: str | datetime | date | np.datetime64, where: str) -> int:
+    """Returns the instant of a single time, by the rules of `to_utc`; without a zone it is UTC."""
+    written = str(time)
     try:
-        written = _written(text)
+        if isinstance(time, np.datetime64) and np.datetime_data(time.dtype)[0] in ("Y", "M"):
+            time = time.astype("datetime64[D]")
+        if isinstance(time, datetime) and time.tzinfo is not None:
+            time = time.astimezone(UTC)
+        # Text keeps the nanoseconds that a subclass of datetime may carry.
+        written = time.isoformat() if isinstance(time, date) else str(time)
         parsed = to_utc(pa.array([written], pa.large_string()), where)
-    except OverflowError:
-        raise _single_error("T06", str(text), where) from None
-    except TimeError as error:
-        raise _single_error(error.code, written, where) from None
-    if parsed.missing[0]:
-        raise _single_error("T02", written, where)
-    return int(parsed.ns[0])
-
-
-def _written(time: str | datetime | date | np.datetime64) -> str:
-    """ISO 8601 of a time. Text keeps the nanoseconds that a subclass of datetime may carry."""
-    if isinstance(time, np.datetime64) and np.datetime_data(time.dtype)[0] in ("Y", "M"):
-        time = time.astype("datetime64[D]")
-    if isinstance(time, datetime) and time.tzinfo is not None:
-        time = time.astimezone(UTC)
-    return time.isoformat() if isinstance(time, date) else str(time)
-
-
-def _single_error(code: str, written: str, where: str) -> TimeError:
-    written = quoted(written)
-    fix = "write it as 2024-01-31 or 2024-01-31 10:00:00"
-    if code == "T06":
-        return TimeError(code, f"{where}: {written}{_OUTSIDE}")
-    if code == "T07":
-        return TimeError(code, f"{where}: {written} is a number, not a date", fix)
-    return TimeError(code, f"{where}: {written} is not a date", fix)
+        code = "T02" if parsed.missing[0] else ""
+    except (OverflowError, TimeError) as error:
+        code = error.code if isinstance(error, TimeError) else "T06"
+    if not code:
+        return int(parsed.ns[0])
+    what = {"T06": _OUTSIDE, "T07": " is a number, not a date"}.get(code, " is not a date")
+    fix = "" if code == "T06" else "write it as 2024-01-31 or 2024-01-31 10:00:00"
+    raise TimeError(code, f"{where}: {quoted(written)}{what}", fix)

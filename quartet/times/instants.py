@@ -1,4 +1,4 @@
-"""An instant: its constants, how it is shown, and how it is written to Arrow."""
+"""Instants: their constants, how one is shown, and how they are written to Arrow."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import numpy.typing as npt
 import pyarrow as pa
 
 Int64s = npt.NDArray[np.int64]
-Numbers = npt.NDArray[np.integer]
 Mask = npt.NDArray[np.bool_]
 
 STATIC = int(np.iinfo(np.int64).min)  # always known
@@ -24,13 +23,14 @@ FIRST_LOCAL, END_LOCAL = "1677-12-31", "2262-01-02"
 
 
 def show_instant(ns: int) -> str:
-    """`2013-10-01` at midnight, else `2013-10-01 05:15:00`, with a fraction only if there is one."""
+    """Returns `2013-10-01` at midnight, else `2013-10-01 05:15:00`, with a fraction only if there is one."""
     if ns in (STATIC, NEVER):
         return "always" if ns == STATIC else "never"
     return trimmed(str(np.datetime64(int(ns), "ns")))
 
 
 def trimmed(iso: str) -> str:
+    """Returns an ISO 8601 time without a midnight and without the trailing zeros of its fraction."""
     day, _, clock = iso.partition("T")
     whole, _, fraction = clock.partition(".")
     fraction = fraction.rstrip("0")
@@ -40,13 +40,13 @@ def trimmed(iso: str) -> str:
 
 
 def quoted(text: str) -> str:
-    """The text in quotes, shortened, with what a terminal might obey or hide written as escapes."""
+    """Returns the text in quotes, shortened, with escapes for what a terminal might obey or hide."""
     escaped = repr(text)[1:-1]
     return f'"{escaped}"' if len(escaped) <= 24 else f'"{escaped[:21]}..."'
 
 
 def to_arrow(ns: Int64s) -> pa.Array:
-    """The instants as timestamps in UTC without a zone, `NEVER` as null; `STATIC` is no instant."""
+    """Returns the instants as timestamps in UTC without a zone, `NEVER` as null; `STATIC` is refused."""
     if (ns == STATIC).any():
         raise ValueError("a row that was always known has no time to write")
     return pa.array(ns, pa.timestamp("ns"), mask=ns == NEVER)

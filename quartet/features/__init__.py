@@ -1,21 +1,23 @@
-"""The features floor: the cells of a database as numbers, by what was known at a cut-off."""
+"""Features: the cells of a database as numbers, fitted on what was known at a cut-off, and columns of a seed."""
 
-from quartet.features.aggregates import CODE, RelationalColumns
+from quartet.features.aggregates import CODE, RelationalColumns, SeedColumns
 from quartet.features.arrays import CALENDAR, Bags, TableFeatures, TableLayout, rows_of
 from quartet.features.describe import describe, schema_yaml
-from quartet.features.fit import FeatureStatistics
 from quartet.features.kinds import ColumnKind, inspected_kinds
+from quartet.features.statistics import FeatureStatistics
 from quartet.features.table import FeatureTable
-from quartet.features.timeline import Timeline
+from quartet.features.timeline import Columns, Timeline
 
 __all__ = [
     "CALENDAR",
     "CODE",
     "Bags",
     "ColumnKind",
+    "Columns",
     "FeatureStatistics",
     "FeatureTable",
     "RelationalColumns",
+    "SeedColumns",
     "TableFeatures",
     "TableLayout",
     "Timeline",

@@ -1,4 +1,6 @@
-"""What a row looks like at a time, in columns: its own cells, and those of the rows around it.
+"""What a seed looks like at its time, in columns: the cells of its row, and those of the rows around it.
+
+`RelationalColumns` looks up to two links far, and from a parent two links down:
 
     results by driverId: 90 days                               how many children are visible, and since when
     results by driverId -> points: mean of the last 12         what they hold, on average
@@ -9,321 +11,178 @@
     teamId -> teams, results by teamId -> points: mean         what a parent's children hold, by then
     teamId -> teams, results by teamId, laps by resultId: all  and their children
 
-So it goes up to two links far, and from a parent two links down.
-
-Nothing counts before everything on the way to it is visible: a path is known when the last of its rows is. Where
-nothing is visible a column is NaN. About `MOST_AVERAGES` averages are made in all: at the end of each path the same
-number of cells is averaged, numbers first, then the `MOST_VALUES` most frequent values of each category. Texts and
-sets of categories are not looked at.
-
-Averages come from running sums of whole numbers. These are exact, so a difference of two of them holds nothing of the
-rows outside, and neither the future nor the order of rows can change a bit.
+Where nothing is visible a column is NaN. About `MOST_AVERAGES` averages are made in all: at the end of each path the
+same number of cells is averaged, numbers first, then the most frequent values of each category. Texts and sets of
+categories are not looked at. `SeedColumns` looks at no value of another row: it only counts links.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from itertools import islice
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from quartet.causal import TimeRule, visible
 from quartet.database import Database, Relation
-from quartet.features.arrays import FIRST_CODE, NO_DATE, TableFeatures
-from quartet.features.counts import Columns, days_since, last_known, link_counts, own_columns, time_columns
-from quartet.features.fit import TableStatistics
+from quartet.features.arrays import NO_DATE, TableFeatures
+from quartet.features.paths import RECENT, Events, Path, events_below
 from quartet.features.table import FeatureTable
-from quartet.features.timeline import Timeline
+from quartet.features.timeline import Columns, Ints, Timeline, days_since
 from quartet.tasks import Seeds
-from quartet.times import DAY
+from quartet.times import DAY, NEVER
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float32]
-
-MOST_UPS = 2
-RECENT = (90, 365)  # days
-LAST = 12  # events, however long they take
 MOST_AVERAGES = 1000
-MOST_VALUES = 4
 CODE = " (code)"  # how the name of a column ends whose numbers have no order
-_ONE = 2.0**24  # of the whole numbers that are summed: finer than the cells, whose sizes are below 2**5
-
-
-@dataclass(frozen=True)
-class Sight:
-    """Which rows are visible at a time, and how many cells of each path are averaged."""
-
-    rule: TimeRule
-    num_averaged: int
-
-    @staticmethod
-    def over(num_paths: int, rule: TimeRule) -> Sight:
-        averages_of_a_cell = 3 + len(RECENT)
-        return Sight(rule, max(1, MOST_AVERAGES // (averages_of_a_cell * max(1, num_paths))))
-
-
-@dataclass(frozen=True, eq=False)
-class Events:
-    """The rows to which a path leads: `about[i]` is where it begins, `shown[i]` where it ends."""
-
-    label: str
-    table: str  # where it ends
-    about: Ints
-    shown: Ints
-    known_at: Ints
-    is_count: bool = True  # whether each row is shown once, so that counting them says something
-
-    @staticmethod
-    def children(database: Database, relation: Relation) -> Events:
-        """The rows that name a row by a relation; one that names itself is no child."""
-        child = _linked(relation)
-        parent = relation.rows[child]
-        known_at = np.maximum(
-            database[relation.table].known_at[child], database[relation.parent].known_at[parent]
-        )
-        return Events(_below(relation), relation.table, parent, child, known_at)
-
-    def parents(self, database: Database, relation: Relation) -> Events:
-        """Instead of the rows that are shown, those which they name."""
-        parent = relation.rows[self.shown]
-        has = parent >= 0
-        known_at = np.maximum(self.known_at[has], database[relation.parent].known_at[parent[has]])
-        label = f"{self.label}, {_above(relation)}"
-        return Events(label, relation.parent, self.about[has], parent[has], known_at, is_count=False)
-
-    def below(self, database: Database, relation: Relation) -> Events:
-        """Instead of the rows that are shown, those which name them."""
-        place = np.full(database[self.table].num_rows, -1)
-        place[self.shown] = np.arange(len(self.shown))
-        child = _linked(relation)
-        child = child[place[relation.rows[child]] >= 0]
-        of = place[relation.rows[child]]
-        known_at = np.maximum(self.known_at[of], database[relation.table].known_at[child])
-        return Events(f"{self.label}, {_below(relation)}", relation.table, self.about[of], child, known_at)
-
-
-def _linked(relation: Relation) -> Ints:
-    """The rows that name another row."""
-    is_linked = relation.rows >= 0
-    if relation.table == relation.parent:
-        is_linked &= relation.rows != np.arange(len(relation.rows))
-    return np.flatnonzero(is_linked)
-
-
-def _below(relation: Relation) -> str:
-    return f"{relation.table} by {relation.foreign_key.label}"
-
-
-def _above(relation: Relation) -> str:
-    return f"{relation.foreign_key.label} -> {relation.parent}"
-
-
-def _paths(database: Database, first: Relation, goes_up: bool) -> Iterator[Events]:
-    """The children by a relation, their children, and, if the path may go up again, their other parents."""
-    children = Events.children(database, first)
-    yield children
-    for relation in database.relations:
-        if relation.parent == children.table:
-            yield children.below(database, relation)
-        if goes_up and relation.table == children.table and relation is not first:
-            yield children.parents(database, relation)
-
-
-@dataclass(frozen=True, eq=False)
-class Path:
-    """Events in the order of time, with the cells of the rows that they show."""
-
-    label: str
-    timeline: Timeline
-    shown: Ints  # in the order of the timeline
-    cells: TableCells
-    is_count: bool
-
-    @staticmethod
-    def of(events: Events, cells: TableCells) -> Path:
-        timeline = Timeline.of(events.about, events.known_at)
-        return Path(events.label, timeline, events.shown[timeline.order], cells, events.is_count)
-
-    def columns(self, rows: Ints, times: Ints, sight: Sight) -> Columns:
-        """How many events of each row are visible at its time, and what they show on average."""
-        found = link_counts(self.label, self.timeline, rows, times, sight.rule) if self.is_count else {}
-        ranges = self._ranges(rows, times, sight.rule)
-        for name, values in islice(self.cells.averaged(), sight.num_averaged):
-            sums = RunningSums.of(values[self.shown])
-            for what, (begin, end) in ranges.items():
-                found[f"{self.label} -> {name}: {what}"] = sums.mean(begin, end)
-        return found
-
-    def _ranges(self, rows: Ints, times: Ints, rule: TimeRule) -> dict[str, tuple[Ints, Ints]]:
-        """Which events are averaged: all, the recent ones, the last ones and the last."""
-        begin, end = self.timeline.until(rows, times, rule)
-        ranges = {"mean": (begin, end)}
-        for days in RECENT:
-            ranges[f"mean of {days} days"] = (self.timeline.until(rows, times - days * DAY, rule)[1], end)
-        ranges[f"mean of the last {LAST}"] = (self._last(rows, begin, end, LAST), end)
-        ranges["latest"] = (self._last(rows, begin, end, 1), end)
-        return ranges
-
-    def _last(self, rows: Ints, begin: Ints, end: Ints, count: int) -> Ints:
-        """Where the last events of each range begin: so many, or more where some came at the same time as the first."""
-        since = last_known(self.timeline, begin, np.maximum(end - count + 1, np.minimum(begin + 1, end)))
-        return np.minimum(self.timeline.until(rows, since, "<")[1], end)
-
-
-@dataclass(frozen=True, eq=False)
-class RunningSums:
-    """Exact sums of a column's cells up to each, and how many are there."""
-
-    total: Ints  # (E + 1,)
-    count: Ints
-
-    @staticmethod
-    def of(values: Floats) -> RunningSums:
-        is_there = ~np.isnan(values)
-        whole = np.rint(np.where(is_there, values, 0.0) * _ONE).astype(np.int64)
-        return RunningSums(
-            np.concatenate([[0], np.cumsum(whole)]),
-            np.concatenate([[0], np.cumsum(is_there, dtype=np.int64)]),
-        )
-
-    def mean(self, begin: Ints, end: Ints) -> NDArray[np.float64]:
-        """The mean of each range of cells, NaN where none is there."""
-        count = self.count[end] - self.count[begin]
-        found = np.full(len(begin), np.nan)
-        np.divide(self.total[end] - self.total[begin], count * _ONE, out=found, where=count > 0)
-        return found
-
-
-@dataclass(frozen=True, eq=False)
-class TableCells:
-    """The cells of a table that columns are made of."""
-
-    features: TableFeatures
-    statistics: TableStatistics
-    known_at: Ints
-
-    @staticmethod
-    def of(database: Database, features: FeatureTable, table: str) -> TableCells:
-        return TableCells(features.tables[table], features.statistics.tables[table], database[table].known_at)
-
-    def averaged(self) -> Iterator[tuple[str, Floats]]:
-        """The cells that can be averaged over rows, by the names of columns."""
-        yield from self._numbers()
-        yield from self._frequent_values()
-
-    def _numbers(self) -> Iterator[tuple[str, Floats]]:
-        for place, name in enumerate(self.features.layout.numbers):
-            yield name, self.features.numbers[:, place]
-
-    def _frequent_values(self) -> Iterator[tuple[str, Floats]]:
-        """1 where a category has one of its most frequent values; of two, the second says nothing more."""
-        for place, (name, column) in enumerate(self.statistics.of("category").items()):
-            codes = self.features.categories[:, place]
-            for number, value in enumerate(
-                column.vocabulary[: min(MOST_VALUES, max(1, len(column.vocabulary) - 1))]
-            ):
-                yield f"{name} = {value}", (codes == FIRST_CODE + number).astype(np.float32)
-
-    def columns(self, label: str, rows: Ints, times: Ints) -> Columns:
-        """The cells of some rows, dates as days until each row's time."""
-        numbers, codes = own_columns(self.features, rows)
-        dates = {
-            f"days since {name}": _days_since_date(
-                self.features.calendar[rows, place], column.first_year, times
-            )
-            for place, (name, column) in enumerate(self.statistics.of("time").items())
-        }
-        return {label + name: cells for name, cells in (codes | numbers | dates).items()}
-
-
-def _days_since_date(calendar: NDArray[np.int16], first_year: int, times: Ints) -> NDArray[np.float64]:
-    """The days from dates to times, NaN where there is no date."""
-    year, month, day = (calendar[:, place].astype(np.int64) for place in range(3))
-    months = (12 * (first_year - 1970 + year) + month).astype("datetime64[M]")
-    date = months.astype("datetime64[D]").astype(np.int64) + day
-    return np.where(year == NO_DATE, np.nan, times / DAY - date)
-
-
-@dataclass(frozen=True, eq=False)
-class Surroundings:
-    """What can be seen from the rows of a table: themselves, paths that begin with their children, their parents."""
-
-    label: str
-    cells: TableCells
-    paths: tuple[Path, ...]
-    parents: tuple[tuple[Relation, Surroundings], ...]
-
-    @staticmethod
-    def of(
-        database: Database, features: FeatureTable, table: str, ups: int = 0, label: str = ""
-    ) -> Surroundings:
-        """What can be seen from a table that is itself so many links above the entity."""
-        cells = {name: TableCells.of(database, features, name) for name in database.tables}
-        below = [r for r in database.relations if r.parent == table and ups < MOST_UPS]
-        above = [r for r in database.relations if r.table == table and ups < MOST_UPS]
-        paths = [
-            Path.of(replace(events, label=label + events.label), cells[events.table])
-            for relation in below
-            for events in _paths(database, relation, goes_up=not ups)
-        ]
-        parents = [
-            (r, Surroundings.of(database, features, r.parent, ups + 1, f"{label}{_above(r)}, "))
-            for r in above
-        ]
-        return Surroundings(label, cells[table], tuple(paths), tuple(parents))
-
-    @property
-    def num_paths(self) -> int:
-        return len(self.paths) + sum(parent.num_paths for _, parent in self.parents)
-
-    def columns(self, rows: Ints, times: Ints, sight: Sight) -> Columns:
-        """What is visible from each row at its time, the row itself included."""
-        found = self.cells.columns(self.label, rows, times)
-        for path in self.paths:
-            found |= path.columns(rows, times, sight)
-        for relation, parent in self.parents:
-            found |= _of_parents(relation, parent, rows, times, sight)
-        return found
-
-
-def _of_parents(relation: Relation, parent: Surroundings, rows: Ints, times: Ints, sight: Sight) -> Columns:
-    """What is seen from the rows that some rows name, NaN where none is visible."""
-    named = relation.rows[rows]
-    seen = named >= 0
-    seen[seen] = visible(parent.cells.known_at[named[seen]], times[seen], sight.rule)
-    known = days_since(parent.cells.known_at[named[seen]], times[seen])
-    columns = parent.columns(named[seen], times[seen], sight) | {f"{parent.label}days since": known}
-    return {name: _spread(cells, seen) for name, cells in columns.items()}
-
-
-def _spread(cells: NDArray[Any], where: NDArray[np.bool_]) -> Floats:
-    """The cells at their places, NaN at the others."""
-    found = np.full(len(where), np.nan, np.float32)
-    found[where] = cells
-    return found
+_MOST_UPS = 2
+_ANY = "any"
 
 
 @dataclass(frozen=True, eq=False)
 class RelationalColumns:
-    """What a model sees of a seed: its place in the calendar, and what is visible from its entity."""
+    """What trees see of a seed: its place in the calendar, and what is visible from its entity."""
 
     first_node: int
-    entity: Surroundings
-    sight: Sight
+    entity: _Surroundings
+    rule: TimeRule
+    num_averaged: int  # cells of each path
 
     @staticmethod
     def of(
         database: Database, table: str, features: FeatureTable, rule: TimeRule = "<="
     ) -> RelationalColumns:
-        entity = Surroundings.of(database, features, table)
-        return RelationalColumns(database.offsets[table], entity, Sight.over(entity.num_paths, rule))
+        entity = _Surroundings.of(database, features, table)
+        averages_of_a_cell = 3 + len(RECENT)
+        num_averaged = max(1, MOST_AVERAGES // (averages_of_a_cell * max(1, entity.num_paths)))
+        return RelationalColumns(database.offsets[table], entity, rule, num_averaged)
 
     def of_seeds(self, seeds: Seeds) -> Columns:
         rows = seeds.node - self.first_node
-        return {
-            **time_columns(self.entity.cells.known_at[rows], seeds.time),
-            **self.entity.columns(rows, seeds.time, self.sight),
-        }
+        calendar = _time_columns(self.entity.known_at[rows], seeds.time)
+        return calendar | self.entity.columns(rows, seeds.time, self.rule, self.num_averaged)
+
+
+@dataclass(frozen=True, eq=False)
+class SeedColumns:
+    """What the rule "LightGBM on counts" sees of a seed: its own cells, its place in the calendar, counts of links.
+
+    For each relation that leads to the entity table, and for all together: how many linked rows are visible at the
+    seed's time, how many of them are recent, and how long ago the last one came.
+    """
+
+    first_node: int
+    known_at: Ints
+    features: TableFeatures
+    timelines: Mapping[str, Timeline]  # relations that lead to the table, and all of them
+    parents: Mapping[str, Ints]  # relations that start from it: when the row that each row names is known
+
+    @staticmethod
+    def of(database: Database, table: str, features: FeatureTable) -> SeedColumns:
+        timelines, parents = {}, {}
+        nodes, times = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+        for relation in database.relations:
+            label = f"{relation.label} -> {relation.parent}"  # one column may name rows of two tables
+            if relation.parent == table:
+                events = Events.children(database, relation)
+                timelines[label] = Timeline.of(events.about, events.known_at)
+                nodes.append(events.about)
+                times.append(events.known_at)
+            if relation.table == table:  # never, where a row names none
+                parents[label] = np.append(database[relation.parent].known_at, NEVER)[relation.rows]
+        timelines[_ANY] = Timeline.of(np.concatenate(nodes), np.concatenate(times))
+        return SeedColumns(
+            database.offsets[table], database[table].known_at, features.tables[table], timelines, parents
+        )
+
+    def of_seeds(self, seeds: Seeds) -> Columns:
+        """Returns all columns, the category codes first."""
+        rows = seeds.node - self.first_node
+        columns = _own_columns(self.features, rows) | _time_columns(self.known_at[rows], seeds.time)
+        for label, timeline in self.timelines.items():
+            columns |= timeline.counts(label, rows, seeds.time)
+        for label, known_at in self.parents.items():
+            columns[f"{label}: named"] = visible(known_at[rows], seeds.time)
+        return columns
+
+    def matrix(self, seeds: Seeds) -> NDArray[np.float32]:
+        return np.column_stack(list(self.of_seeds(seeds).values())).astype(np.float32)
+
+
+def _own_columns(features: TableFeatures, rows: Ints) -> Columns:
+    """Returns the category codes and the numbers of some rows."""
+    layout = features.layout
+    codes = {name + CODE: features.categories[rows, at] for at, name in enumerate(layout.categories)}
+    return codes | {f"{name} (number)": features.numbers[rows, at] for at, name in enumerate(layout.numbers)}
+
+
+def _time_columns(known_at: Ints, times: Ints) -> Columns:
+    """Returns where a seed stands in the calendar, and how old its row is."""
+    days = times // DAY
+    return {
+        "day": days,
+        "month": times.astype("datetime64[ns]").astype("datetime64[M]").astype(np.int64) % 12,
+        "weekday": (days + 3) % 7,  # the epoch began on a Thursday
+        "hour": times % DAY * 24 / DAY,
+        "age in days": days_since(known_at, times),
+    }
+
+
+@dataclass(frozen=True, eq=False)
+class _Surroundings:
+    """What can be seen from the rows of a table: themselves, paths that begin with their children, their parents."""
+
+    label: str
+    table: str
+    known_at: Ints
+    features: FeatureTable
+    paths: tuple[Path, ...]
+    parents: tuple[tuple[Relation, _Surroundings], ...]
+
+    @staticmethod
+    def of(
+        database: Database, features: FeatureTable, table: str, ups: int = 0, label: str = ""
+    ) -> _Surroundings:
+        """Returns what can be seen from a table that is itself so many links above the entity."""
+        paths, parents = [], []
+        if ups < _MOST_UPS:
+            paths = [Path.of(events) for events in events_below(database, table, label, goes_up=not ups)]
+            for relation in (relation for relation in database.relations if relation.table == table):
+                above = f"{label}{relation.foreign_key.label} -> {relation.parent}, "
+                parent = _Surroundings.of(database, features, relation.parent, ups + 1, above)
+                parents.append((relation, parent))
+        known_at = database[table].known_at
+        return _Surroundings(label, table, known_at, features, tuple(paths), tuple(parents))
+
+    @property
+    def num_paths(self) -> int:
+        return len(self.paths) + sum(parent.num_paths for _, parent in self.parents)
+
+    def columns(self, rows: Ints, times: Ints, rule: TimeRule, num_averaged: int) -> Columns:
+        """Returns what is visible from each row at its time, the row itself included; of parents, NaN if none is."""
+        own = _own_columns(self.features.tables[self.table], rows) | self._days_since_dates(rows, times)
+        columns = {self.label + name: cells for name, cells in own.items()}
+        for path in self.paths:
+            columns |= path.columns(self.features, rows, times, rule, num_averaged)
+        for relation, parent in self.parents:
+            named = relation.rows[rows]
+            seen = named >= 0
+            seen[seen] = visible(parent.known_at[named[seen]], times[seen], rule)
+            above = parent.columns(named[seen], times[seen], rule, num_averaged)
+            above[f"{parent.label}days since"] = days_since(parent.known_at[named[seen]], times[seen])
+            for name, cells in above.items():
+                columns[name] = np.full(len(rows), np.nan, np.float32)
+                columns[name][seen] = cells
+        return columns
+
+    def _days_since_dates(self, rows: Ints, times: Ints) -> Columns:
+        """Returns the days from the dates of some rows to times, NaN where there is no date."""
+        columns: Columns = {}
+        dates = self.features.statistics.tables[self.table].of("time")
+        for place, (name, column) in enumerate(dates.items()):
+            calendar = self.features.tables[self.table].calendar[rows, place, :3].astype(np.int64)
+            year, month, day = calendar.T
+            months = (12 * (column.first_year - 1970 + year) + month).astype("datetime64[M]")
+            date = months.astype("datetime64[D]").astype(np.int64) + day
+            columns[f"days since {name}"] = np.where(year == NO_DATE, np.nan, times / DAY - date)
+        return columns

@@ -1,8 +1,7 @@
-"""The cells of a table as numbers that an encoder can read.
+"""The cells of a table as numbers that an encoder can read: only numpy, no torch.
 
-Only numpy here, no torch. What a value becomes is decided by statistics that were fitted once, on the rows
-visible at a cut-off (`fit.py`), and are kept with the model: a row that comes later never changes the
-numbers of another row.
+Statistics decide what a value becomes. They are fitted once, on the rows visible at a cut-off, and kept with the
+model (`statistics.py`): a row that comes later never changes the numbers of another row.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 Kind = Literal["number", "category", "multicategory", "time", "text"]
-KINDS: tuple[Kind, ...] = ("number", "category", "multicategory", "time", "text")
 
 MISSING = 0  # the code of an absent cell: its embedding is zero
 UNSEEN = 1  # the code of a value that the vocabulary does not have
@@ -28,7 +26,7 @@ NO_DATE = -1  # in every part of the calendar of an absent time
 class TableLayout:
     """What an encoder must know of a table: its columns by kind, and how large each is.
 
-    A table without any column that can be a feature has none: its rows differ by links and times alone.
+    The rows of a table without any feature differ by links and times alone.
     """
 
     name: str
@@ -72,7 +70,7 @@ class TableFeatures:
 
 
 def rows_of(bags: Bags, rows: NDArray[Any]) -> Bags:
-    """The bags of some rows, in that order."""
+    """Returns the bags of some rows, in that order."""
     begin, end = bags.start[rows], bags.start[rows + 1]
     start = np.concatenate([[0], np.cumsum(end - begin)])
     place = np.arange(start[-1]) - np.repeat(start[:-1] - begin, end - begin)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -18,36 +18,54 @@ from numpy.typing import NDArray
 
 from quartet.causal import visible
 from quartet.database import Table, canonical, is_plain
+from quartet.features.arrays import Kind
 
 # What a type can hold, whatever its width: a column must stay in its family from training to prediction.
 Family = Literal["number", "truth", "time", "text", "number list", "text list", "nothing", "other"]
-Numbers = NDArray[Any]
+
+
+class FamilyFacts(NamedTuple):
+    words: str  # as messages name it
+    kinds: tuple[Kind, ...] = ()  # those that its columns can be
+    type: pa.DataType | None = None  # of a column without a value
+
+
+FAMILIES: dict[Family, FamilyFacts] = {
+    "number": FamilyFacts("numbers", ("number", "category"), pa.float64()),
+    "truth": FamilyFacts("truth values", ("category",), pa.bool_()),
+    "time": FamilyFacts("timestamps", ("time",), pa.timestamp("ns")),
+    "text": FamilyFacts("text", ("category", "multicategory", "text"), pa.string()),
+    "number list": FamilyFacts("lists of whole numbers", ("multicategory",), pa.list_(pa.int64())),
+    "text list": FamilyFacts("lists of text", ("multicategory",), pa.list_(pa.string())),
+    "nothing": FamilyFacts("no value"),
+    "other": FamilyFacts("nested or binary values"),
+}
+Parts = tuple[
+    NDArray[np.int64], pa.Array
+]  # where the parts of each row start (and the last one ends), all parts
 
 MOST_LETTERS = 8192
 
 
 def family_of(kind: pa.DataType) -> Family:
-    """The family of a canonical type."""
-    if pa.types.is_null(kind):
+    """Returns the family of a canonical type."""
+    types = pa.types
+    if types.is_null(kind):
         return "nothing"
     if not is_plain(kind):
         return "other"
-    if pa.types.is_nested(kind):
-        return _list_family(kind.value_type)
-    if pa.types.is_boolean(kind):
+    if types.is_nested(
+        kind
+    ):  # the parts are as the source gave them; a column of them shows what they become
+        part = family_of(canonical(pa.table({"part": pa.nulls(0, kind.value_type)}))["part"].type)
+        return "nothing" if part == "nothing" else "text list" if part == "text" else "number list"
+    if types.is_boolean(kind):
         return "truth"
-    if pa.types.is_timestamp(kind):
+    if types.is_timestamp(kind):
         return "time"
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+    if types.is_string(kind) or types.is_large_string(kind):
         return "text"
-    return "number" if pa.types.is_integer(kind) or pa.types.is_floating(kind) else "other"
-
-
-def _list_family(part: pa.DataType) -> Family:
-    """A list type has its parts as the source gave them: a column of such parts shows what becomes of them."""
-    canonical_part = canonical(pa.table({"part": pa.nulls(0, part)}))["part"].type
-    family = family_of(canonical_part)
-    return "nothing" if family == "nothing" else "text list" if family == "text" else "number list"
+    return "number" if types.is_integer(kind) or types.is_floating(kind) else "other"
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,22 +90,22 @@ class Cells:
             return int(np.count_nonzero(np.diff(self.parts[0])))
         return len(self.data) - int(self.data.null_count)
 
-    @property
-    def num_absent(self) -> int:
-        return len(self) - self.num_filled
-
     @cached_property
     def is_constant(self) -> bool:
         """Whether every cell is filled, and all with the same."""
-        if self.num_absent or not len(self):
+        if self.num_filled < len(self) or not len(self):
             return False
         if self.is_list:
-            return _all_lists_equal(*self.parts)
+            lengths = np.diff(self.parts[0])
+            if (lengths != lengths[0]).any():
+                return False
+            codes = as_numpy(self.parts[1].dictionary_encode().indices).reshape(len(lengths), -1)
+            return bool((codes == codes[0]).all())
         ends = pc.min_max(self.data)
         return bool(ends["min"] == ends["max"])
 
     @cached_property
-    def sorted(self) -> Numbers:
+    def sorted(self) -> NDArray[Any]:
         """The filled cells of a column of numbers, in order: sums over them do not depend on that of the rows."""
         return np.sort(as_numpy(self.data.drop_null()))
 
@@ -106,62 +124,49 @@ class Cells:
     def counts(self) -> tuple[pa.Array, NDArray[np.int64]]:
         """The distinct filled values (the parts, of lists), and how often each stands there."""
         values = self.parts[1] if self.is_list else self.data
-        found = pc.value_counts(values.drop_null())
-        return found.field("values"), as_numpy(found.field("counts"))
+        counted = pc.value_counts(values.drop_null())
+        return counted.field("values"), as_numpy(counted.field("counts"))
 
     @cached_property
-    def parts(self) -> tuple[NDArray[np.int64], pa.Array]:
-        """Of a column of lists: the first part of each row (and the end), and the parts."""
-        return parts_of(self.data)
+    def parts(self) -> Parts:
+        """The parts of a column of lists: whole numbers or text."""
+        parts = canonical(pa.table({"part": pc.list_flatten(self.data)}))["part"]
+        parts = parts.cast(pa.int64()) if pa.types.is_boolean(parts.type) else parts
+        return _filled_parts(self.data, parts.combine_chunks())
 
 
 def cells_of(column: pa.ChunkedArray) -> Cells:
-    """The cells of a canonical column."""
+    """Returns the cells of a canonical column."""
     if pa.types.is_floating(column.type):
-        return _decimals(column)
+        numbers = as_numpy(column) + 0.0
+        finite = np.isfinite(numbers)
+        data = pa.chunked_array([pa.array(numbers, mask=None if finite.all() else ~finite)])
+        return Cells(data, "number", num_infinite=int(np.isinf(numbers).sum()))
     family = family_of(column.type)
     if family == "nothing":  # a column of nulls, or of lists of nothing
         column = pa.chunked_array([pa.nulls(len(column))])
-    return _text(column) if family == "text" else Cells(column, family)
-
-
-def _decimals(column: pa.ChunkedArray) -> Cells:
-    numbers = as_numpy(column) + 0.0
-    finite = np.isfinite(numbers)
-    data = pa.chunked_array([pa.array(numbers, mask=None if finite.all() else ~finite)])
-    return Cells(data, "number", num_infinite=int(np.isinf(numbers).sum()))
-
-
-def _text(column: pa.ChunkedArray) -> Cells:
-    if (pc.max(pc.binary_length(column)).as_py() or 0) <= MOST_LETTERS:
-        return Cells(column, "text")
+    if family != "text" or (pc.max(pc.binary_length(column)).as_py() or 0) <= MOST_LETTERS:
+        return Cells(column, family)
     num_cut = pc.sum(pc.greater(pc.utf8_length(column), MOST_LETTERS)).as_py()
     return Cells(pc.utf8_slice_codeunits(column, 0, MOST_LETTERS), "text", num_cut=num_cut)
 
 
-def visible_cells(table: Table, columns: Iterable[str], upto: int) -> dict[str, Cells]:
-    """The cells of some columns in the rows that are known at a time, and no others."""
-    known = visible(table.known_at, upto)
+def visible_cells(table: Table, columns: Iterable[str], cutoff: int) -> dict[str, Cells]:
+    """Returns the cells of some columns in the rows that are known at a time, and no others."""
+    known = visible(table.known_at, cutoff)
     data = table.data.select(list(columns))
     data = data if known.all() else data.filter(pa.array(known))
     return {name: cells_of(data[name]) for name in data.column_names}
 
 
-def parts_of(lists: pa.ChunkedArray) -> tuple[NDArray[np.int64], pa.Array]:
-    """Where the parts of each list start (and the last one ends), and all parts: whole numbers or text."""
-    parts = canonical(pa.table({"part": pc.list_flatten(lists)}))["part"]
-    parts = parts.cast(pa.int64()) if pa.types.is_boolean(parts.type) else parts
-    return _filled_parts(lists, parts.combine_chunks())
-
-
-def split_parts(strings: pa.Array, separator: str) -> tuple[NDArray[np.int64], pa.Array]:
-    """The same for text whose parts a separator keeps apart; spaces around a part do not count."""
+def split_parts(strings: pa.Array, separator: str) -> Parts:
+    """Returns the parts of texts that a separator keeps apart; spaces around a part do not count."""
     lists = pc.split_pattern(strings, separator)
     parts = pc.utf8_trim_whitespace(pc.list_flatten(lists))
     return _filled_parts(lists, pc.if_else(pc.equal(parts, ""), None, parts))
 
 
-def _filled_parts(lists: pa.Array, parts: pa.Array) -> tuple[NDArray[np.int64], pa.Array]:
+def _filled_parts(lists: pa.Array, parts: pa.Array) -> Parts:
     length = as_numpy(pc.fill_null(pc.list_value_length(lists), 0)).astype(np.int64)
     if parts.null_count:
         row = np.repeat(np.arange(len(length)), length)
@@ -170,14 +175,6 @@ def _filled_parts(lists: pa.Array, parts: pa.Array) -> tuple[NDArray[np.int64], 
     return np.concatenate([[0], np.cumsum(length)]), parts
 
 
-def _all_lists_equal(start: NDArray[np.int64], parts: pa.Array) -> bool:
-    lengths = np.diff(start)
-    if (lengths != lengths[0]).any():
-        return False
-    codes = as_numpy(parts.dictionary_encode().indices).reshape(len(lengths), -1)
-    return bool((codes == codes[0]).all())
-
-
 def as_numpy(values: pa.Array | pa.ChunkedArray) -> NDArray[Any]:
-    """The values as numpy has them: NaN for an absent number."""
+    """Returns the values as numpy has them: NaN for an absent number."""
     return np.asarray(values.to_numpy(zero_copy_only=False))

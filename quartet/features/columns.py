@@ -48,7 +48,7 @@ class NumberColumn:
 
     @staticmethod
     def fit(cells: Cells) -> NumberColumn:
-        """Of values of any size: a power of two keeps their squares in the range of a float, exactly."""
+        """Learns from values of any size: a power of two keeps their squares in the range of a float, exactly."""
         values = cells.sorted.astype(np.float64)
         if not len(values):
             return NumberColumn(0.0, 1.0)
@@ -74,55 +74,59 @@ class CategoryColumn:
     family: Family
     kind: ClassVar[Kind] = "category"
 
-    @staticmethod
-    def fit(cells: Cells) -> CategoryColumn:
-        return CategoryColumn(_vocabulary(*cells.counts), cells.family)
-
     @property
     def size(self) -> int:
         return FIRST_CODE + len(self.vocabulary)
 
     def encode(self, cells: Cells) -> Encoded:
-        codes = _codes(cells.data, self.vocabulary)
-        return Encoded(codes, *_unseen(cells.data, codes))
+        codes = self._codes(cells.data)
+        return Encoded(codes, int((codes == UNSEEN).sum()), _unseen(cells.data, codes))
+
+    def _codes(self, values: pa.Array | pa.ChunkedArray) -> NDArray[np.int32]:
+        """Returns the codes of values; whole numbers may have become decimals since, or decimals whole."""
+        kind = values.type
+        known: Any = list(self.vocabulary)
+        if pa.types.is_integer(kind):
+            known = [value if isinstance(value, int) else None for value in known]
+        if pa.types.is_floating(kind):
+            known = np.array(known, dtype=np.float64)
+        places = pc.index_in(values, value_set=pa.array(known, kind))
+        codes = as_numpy(pc.fill_null(places, UNSEEN - FIRST_CODE)).astype(np.int32) + np.int32(FIRST_CODE)
+        if values.null_count:
+            codes[~as_numpy(values.is_valid())] = MISSING
+        return codes
 
 
 @dataclass(frozen=True)
-class MulticategoryColumn:
+class MulticategoryColumn(CategoryColumn):
     """The parts that have a code of their own, and what keeps them apart where they stand in one text."""
 
-    vocabulary: tuple[Value, ...]
-    family: Family
     separator: str = ""
     kind: ClassVar[Kind] = "multicategory"
 
     @staticmethod
     def fit(cells: Cells, separator: str) -> MulticategoryColumn:
-        """A part counts once for each time that it stands in a row."""
+        """Learns from parts; one counts once for each time that it stands in a row."""
         if cells.is_list:
             return MulticategoryColumn(_vocabulary(*cells.counts), cells.family)
         strings, rows = cells.counts
         start, parts = split_parts(strings, separator)
-        found = parts.dictionary_encode()
-        counts = np.bincount(as_numpy(found.indices), np.repeat(rows, np.diff(start)), len(found.dictionary))
-        return MulticategoryColumn(_vocabulary(found.dictionary, counts), cells.family, separator)
-
-    @property
-    def size(self) -> int:
-        return FIRST_CODE + len(self.vocabulary)
+        coded = parts.dictionary_encode()
+        counts = np.bincount(as_numpy(coded.indices), np.repeat(rows, np.diff(start)), len(coded.dictionary))
+        return MulticategoryColumn(_vocabulary(coded.dictionary, counts), cells.family, separator)
 
     def encode(self, cells: Cells) -> Encoded:
-        """Bags, empty ones for cells that are absent."""
+        """Returns bags, empty ones for cells that are absent."""
         if cells.is_list:
             start, parts = cells.parts
-            codes = _codes(parts, self.vocabulary)
-            return Encoded(Bags(start, codes), *_unseen(parts, codes))
-        strings, places = distinct(cells.data)
-        start, parts = split_parts(strings, self.separator)
-        codes = _codes(parts, self.vocabulary)
-        bags = rows_of(Bags(np.concatenate([[0], start]), codes), places)
-        _, first = _unseen(parts, codes)
-        return Encoded(bags, int((bags.code == UNSEEN).sum()), first)
+            codes = self._codes(parts)
+            bags = Bags(start, codes)
+        else:
+            strings, places = _distinct(cells.data)
+            start, parts = split_parts(strings, self.separator)
+            codes = self._codes(parts)
+            bags = rows_of(Bags(np.concatenate([[0], start]), codes), places)
+        return Encoded(bags, int((bags.code == UNSEEN).sum()), _unseen(parts, codes))
 
 
 @dataclass(frozen=True)
@@ -138,21 +142,22 @@ class DateColumn:
         return DateColumn(int(_years(pa.array([pc.min(cells.data)]))[0]) if cells.num_filled else 1970)
 
     def encode(self, cells: Cells) -> Encoded:
-        """The calendar of each cell in UTC (n, 7), in the order of `CALENDAR`."""
-        times = pc.fill_null(cells.data, 0) if cells.num_absent else cells.data
+        """Returns the calendar of each cell in UTC (n, 7), in the order of `CALENDAR`."""
+        is_full = cells.num_filled == len(cells)
+        times = cells.data if is_full else pc.fill_null(cells.data, 0)
         calendar = np.empty((len(cells), len(CALENDAR)), dtype=np.int16)
         calendar[:, 0] = np.clip(_years(times) - self.first_year, 0, _LAST_YEAR)
         calendar[:, 1] = as_numpy(pc.month(times)) - 1
         calendar[:, 2] = as_numpy(pc.day(times)) - 1
         for place, part in enumerate((pc.day_of_week, pc.hour, pc.minute, pc.second), 3):
             calendar[:, place] = as_numpy(part(times))
-        if cells.num_absent:
+        if not is_full:
             calendar[~as_numpy(cells.data.is_valid())] = NO_DATE
         return Encoded(calendar)
 
 
 def _years(times: pa.Array | pa.ChunkedArray) -> NDArray[np.int64]:
-    """The years. Arrow counts them in 16 bits, which is enough for nanoseconds; numpy is slower, and exact."""
+    """Returns the years. Arrow counts them in 16 bits, enough for nanoseconds; numpy is slower, and exact."""
     if times.type.unit == "ns":
         return as_numpy(pc.year(times))
     return as_numpy(times).astype("datetime64[Y]").astype(np.int64) + 1970
@@ -166,42 +171,46 @@ class TextColumn:
     family: Family = "text"
     kind: ClassVar[Kind] = "text"
 
-    @staticmethod
-    def fit(cells: Cells, embedder: Embedder) -> TextColumn:
-        strings, _ = cells.counts
-        return TextColumn(embedder.fit([text for text in strings.to_pylist() if text]))
-
     @property
     def size(self) -> int:
         return self.embedder.size
 
     def encode(self, cells: Cells) -> Encoded:
-        """(places, vectors): place 0 is for cells that are absent or empty, and its vector is zero."""
-        strings, places = _without_empty(*distinct(cells.data))
+        """Returns (places, vectors): place 0 is for cells that are absent or empty, and its vector is zero."""
+        strings, places = _distinct(cells.data)
+        empty = pc.index(strings, "").as_py()
+        if empty >= 0:
+            new_place = np.arange(len(strings) + 1, dtype=np.int32) - (np.arange(len(strings) + 1) > empty)
+            new_place[empty + 1] = 0
+            strings, places = strings.filter(pc.not_equal(strings, "")), new_place[places]
         vectors = np.zeros((len(strings) + 1, self.size), dtype=np.float32)
         vectors[1:] = embed(self.embedder, strings.to_pylist())
         return Encoded((places, vectors))
 
 
 Column = NumberColumn | CategoryColumn | MulticategoryColumn | DateColumn | TextColumn
+COLUMN_CLASSES: dict[str, type[Any]] = {
+    column.kind: column
+    for column in (NumberColumn, CategoryColumn, MulticategoryColumn, DateColumn, TextColumn)
+}
 
 
 def fit_column(kind: ColumnKind, cells: Cells, embedder: Embedder) -> Column:
-    """What is to be learned of a column of this kind from these cells."""
+    """Learns what there is to learn of a column of this kind from these cells."""
     match kind.kind:
         case "number":
             return NumberColumn.fit(cells)
         case "category":
-            return CategoryColumn.fit(cells)
+            return CategoryColumn(_vocabulary(*cells.counts), cells.family)
         case "multicategory":
             return MulticategoryColumn.fit(cells, kind.separator)
         case "time":
             return DateColumn.fit(cells)
-    return TextColumn.fit(cells, embedder)
+    return TextColumn(embedder.fit([text for text in cells.counts[0].to_pylist() if text]))
 
 
 def _vocabulary(values: pa.Array, counts: NDArray[Any]) -> tuple[Value, ...]:
-    """The most frequent values, those of the same number in their own order."""
+    """Returns the most frequent values, those of the same number in their own order."""
     table = pa.table({"value": values, "count": counts})
     order = pc.sort_indices(table, sort_keys=[("count", "descending"), ("value", "ascending")])
     return tuple(map(_plain, values.take(order[:MOST_VALUES]).to_pylist()))
@@ -211,44 +220,17 @@ def _plain(value: Value) -> Value:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def _codes(values: pa.Array | pa.ChunkedArray, vocabulary: tuple[Value, ...]) -> NDArray[np.int32]:
-    places = pc.index_in(values, value_set=_typed(vocabulary, values.type))
-    codes = as_numpy(pc.fill_null(places, UNSEEN - FIRST_CODE)).astype(np.int32) + np.int32(FIRST_CODE)
-    if values.null_count:
-        codes[~as_numpy(values.is_valid())] = MISSING
-    return codes
-
-
-def _typed(vocabulary: tuple[Any, ...], kind: pa.DataType) -> pa.Array:
-    """The vocabulary in the type of a column: whole numbers may have become decimals, or decimals whole."""
-    if pa.types.is_integer(kind):
-        return pa.array([value if isinstance(value, int) else None for value in vocabulary], kind)
-    return pa.array(
-        np.array(vocabulary, dtype=np.float64) if pa.types.is_floating(kind) else vocabulary, kind
-    )
-
-
-def _unseen(values: pa.Array | pa.ChunkedArray, codes: NDArray[np.int32]) -> tuple[int, tuple[Value, ...]]:
-    """How many values the vocabulary does not have, and the first of them."""
+def _unseen(values: pa.Array | pa.ChunkedArray, codes: NDArray[np.int32]) -> tuple[Value, ...]:
+    """Returns the first values that the vocabulary does not have."""
     is_unseen = codes == UNSEEN
-    count = int(is_unseen.sum())
-    first = values.filter(pa.array(is_unseen)).unique()[:3].to_pylist() if count else []
-    return count, tuple(map(_plain, first))
+    first = values.filter(pa.array(is_unseen)).unique()[:3].to_pylist() if is_unseen.any() else []
+    return tuple(map(_plain, first))
 
 
-def distinct(column: pa.ChunkedArray) -> tuple[pa.Array, NDArray[np.int32]]:
-    """The distinct texts in the order of their first rows, and each row's place: 0 if absent, else from 1."""
+def _distinct(column: pa.ChunkedArray) -> tuple[pa.Array, NDArray[np.int32]]:
+    """Returns the distinct texts by their first rows, and each row's place: 0 if absent, else from 1."""
     chunks = column.dictionary_encode().unify_dictionaries().chunks
     if not chunks:
         return pa.array([], column.type), np.empty(0, dtype=np.int32)
     places = np.concatenate([as_numpy(pc.fill_null(chunk.indices, -1)) for chunk in chunks])
     return chunks[0].dictionary, places.astype(np.int32) + np.int32(1)
-
-
-def _without_empty(strings: pa.Array, places: NDArray[np.int32]) -> tuple[pa.Array, NDArray[np.int32]]:
-    empty = pc.index(strings, "").as_py()
-    if empty < 0:
-        return strings, places
-    new_place = np.arange(len(strings) + 1, dtype=np.int32) - (np.arange(len(strings) + 1) > empty)
-    new_place[empty + 1] = 0
-    return strings.filter(pc.not_equal(strings, "")), new_place[places]

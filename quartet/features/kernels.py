@@ -13,7 +13,7 @@ import numpy as np
 
 from quartet.machine import compiled
 
-SHORTEST, LONGEST = 3, 5
+_SHORTEST, _LONGEST = 3, 5
 _START = np.uint64(0xCBF29CE484222325)
 _PRIME = np.uint64(0x100000001B3)
 _MARK = np.uint64(0x20)
@@ -42,8 +42,8 @@ def _count(bucket: Any, counts: Any, touched: Any, size: Any) -> Any:
 
 
 @compiled
-def count_groups(letters: Any, begin: Any, end: Any, bits: Any, counts: Any, touched: Any) -> Any:
-    """How many buckets a text touches; `touched` lists them, `counts` says how often (to be cleared)."""
+def _count_groups(letters: Any, begin: Any, end: Any, bits: Any, counts: Any, touched: Any) -> Any:
+    """Returns how many buckets a text touches; `touched` lists them, `counts` says how often (to be cleared)."""
     size, place = 0, begin
     while place < end:
         if not _is_letter(letters[place]):
@@ -67,26 +67,26 @@ def _count_word(letters: Any, begin: Any, stop: Any, bits: Any, counts: Any, tou
         if start >= begin and (letters[start] & 0xC0) == 0x80:
             continue  # inside a letter of several bytes
         state, length, place = _START, 0, start
-        while length < LONGEST and place <= stop:
+        while length < _LONGEST and place <= stop:
             byte = _MARK if place < begin or place == stop else np.uint64(letters[place])
             state = (state ^ byte) * _PRIME
             place += 1
             if place < stop and place > begin and (letters[place] & 0xC0) == 0x80:
                 continue
             length += 1
-            if length >= SHORTEST:
+            if length >= _SHORTEST:
                 size = _count(_bucket(state, bits), counts, touched, size)
     return size
 
 
 @compiled
 def count_documents(starts: Any, letters: Any, bits: Any) -> Any:
-    """In how many texts each bucket occurs."""
+    """Returns in how many texts each bucket occurs."""
     documents = np.zeros(1 << bits, dtype=np.int64)
     counts = np.zeros(1 << bits, dtype=np.int32)
     touched = np.empty(1 << bits, dtype=np.int32)
     for text in range(len(starts) - 1):
-        size = count_groups(letters, starts[text], starts[text + 1], bits, counts, touched)
+        size = _count_groups(letters, starts[text], starts[text + 1], bits, counts, touched)
         for number in range(size):
             documents[touched[number]] += 1
             counts[touched[number]] = 0
@@ -94,63 +94,32 @@ def count_documents(starts: Any, letters: Any, bits: Any) -> Any:
 
 
 @compiled
-def _weigh(
-    text: Any, starts: Any, letters: Any, bits: Any, column: Any, rarity: Any, work: Any, out: Any
-) -> Any:
-    """Fills `out` with the columns that a text has and their weights, a row of length 1; gives their number."""
-    counts, touched = work
-    columns, weights = out
-    size = count_groups(letters, starts[text], starts[text + 1], bits, counts, touched)
-    total, end = 0.0, 0
-    for number in range(size):
-        bucket = touched[number]
-        place = column[bucket]
-        if place >= 0:
-            columns[end] = place
-            weights[end] = (
-                rarity[place] if counts[bucket] == 1 else (1.0 + np.log(counts[bucket])) * rarity[place]
-            )
-            total += weights[end] * weights[end]
-            end += 1
-        counts[bucket] = 0
-    for number in range(end):
-        weights[number] /= np.sqrt(total)
-    return end
-
-
-@compiled
-def sparse_rows(starts: Any, letters: Any, bits: Any, column: Any, rarity: Any, most: Any) -> Any:
-    """The weights of all texts as a sparse matrix (indptr, columns, weights)."""
-    work = np.zeros(1 << bits, dtype=np.int32), np.empty(1 << bits, dtype=np.int32)
+def sparse_rows(starts: Any, letters: Any, bits: Any, column: Any, rarity: Any) -> Any:
+    """Returns the weights of each text, a row of length 1, as a sparse matrix (indptr, columns, weights)."""
+    counts, touched = np.zeros(1 << bits, dtype=np.int32), np.empty(1 << bits, dtype=np.int32)
+    most = 5 * (starts[-1] - starts[0]) + 4 * len(starts)
     indptr = np.zeros(len(starts), dtype=np.int64)
     columns, weights = np.empty(most, dtype=np.int32), np.empty(most, dtype=np.float64)
     for text in range(len(starts) - 1):
-        out = columns[indptr[text] :], weights[indptr[text] :]
-        indptr[text + 1] = indptr[text] + _weigh(text, starts, letters, bits, column, rarity, work, out)
+        size = _count_groups(letters, starts[text], starts[text + 1], bits, counts, touched)
+        total, end = 0.0, indptr[text]
+        for number in range(size):
+            bucket = touched[number]
+            place = column[bucket]
+            if place >= 0:
+                often = 1.0 if counts[bucket] == 1 else 1.0 + np.log(counts[bucket])
+                columns[end], weights[end] = place, often * rarity[place]
+                total += weights[end] * weights[end]
+                end += 1
+            counts[bucket] = 0
+        weights[indptr[text] : end] /= np.sqrt(total)
+        indptr[text + 1] = end
     return indptr, columns[: indptr[-1]], weights[: indptr[-1]].astype(np.float32)
 
 
 @compiled
-def project_texts(starts: Any, letters: Any, bits: Any, column: Any, rarity: Any, basis: Any) -> Any:
-    """The weights of each text times a basis (columns, size): one vector each."""
-    work = np.zeros(1 << bits, dtype=np.int32), np.empty(1 << bits, dtype=np.int32)
-    out = np.empty(len(rarity), dtype=np.int32), np.empty(len(rarity), dtype=np.float64)
-    columns, weights = out
-    width = basis.shape[1]
-    vectors = np.zeros((len(starts) - 1, width), dtype=np.float32)
-    for text in range(len(vectors)):
-        size = _weigh(text, starts, letters, bits, column, rarity, work, out)
-        total = vectors[text]
-        for number in range(size):
-            weight, vector = np.float32(weights[number]), basis[columns[number]]
-            for place in range(width):
-                total[place] += weight * vector[place]
-    return vectors
-
-
-@compiled
 def times_dense(indptr: Any, columns: Any, weights: Any, dense: Any) -> Any:
-    """The sparse rows times a dense matrix."""
+    """Returns the sparse rows times a dense matrix."""
     width = dense.shape[1]
     product = np.zeros((len(indptr) - 1, width), dtype=np.float32)
     for row in range(len(product)):
@@ -164,7 +133,7 @@ def times_dense(indptr: Any, columns: Any, weights: Any, dense: Any) -> Any:
 
 @compiled
 def transposed_times_dense(indptr: Any, columns: Any, weights: Any, dense: Any, num_columns: Any) -> Any:
-    """The sparse rows, read as columns, times a dense matrix."""
+    """Returns the sparse rows, read as columns, times a dense matrix."""
     width = dense.shape[1]
     product = np.zeros((num_columns, width), dtype=np.float32)
     for row in range(len(dense)):
@@ -178,7 +147,7 @@ def transposed_times_dense(indptr: Any, columns: Any, weights: Any, dense: Any, 
 
 @compiled
 def eigen(symmetric: Any) -> Any:
-    """The eigenvalues of a small symmetric matrix and, in columns, its eigenvectors, by Jacobi's rotations.
+    """Returns the eigenvalues of a small symmetric matrix and, in columns, its eigenvectors, by Jacobi's rotations.
 
     LAPACK is no slower, until other programs hold the cores on which its threads wait for each other.
     """

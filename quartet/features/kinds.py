@@ -1,4 +1,4 @@
-"""What kind of feature each column of a table is, from the rows known at a cut-off, and why.
+"""Which kind of feature each column of a table is, from the rows known at a cut-off, and why.
 
     yes or no                   category
     timestamps                  time
@@ -26,30 +26,10 @@ import pyarrow.compute as pc
 from quartet.database import Database, Table, singular, split, word_set
 from quartet.errors import SchemaError, examples
 from quartet.features.arrays import Kind
-from quartet.features.cells import Cells, Family, split_parts, visible_cells
+from quartet.features.cells import FAMILIES, Cells, split_parts, visible_cells
 from quartet.findings import Finding, note
 from quartet.times import NEVER, parse_instant, show_instant
 
-_POSSIBLE: dict[Family, tuple[Kind, ...]] = {
-    "number": ("number", "category"),
-    "truth": ("category",),
-    "time": ("time",),
-    "text": ("category", "multicategory", "text"),
-    "number list": ("multicategory",),
-    "text list": ("multicategory",),
-    "nothing": (),
-    "other": (),
-}
-FAMILY_NAMES: dict[Family, str] = {
-    "number": "numbers",
-    "truth": "truth values",
-    "time": "timestamps",
-    "text": "text",
-    "number list": "lists of whole numbers",
-    "text list": "lists of text",
-    "nothing": "no value",
-    "other": "nested or binary values",
-}
 _CODES = word_set(
     "id uuid guid key code no nr number type status state class kind group flag category cat mode"
 )
@@ -58,11 +38,7 @@ _FEW_TEXTS = 1_000
 _MOST_TEXTS = 10_000
 _FEWEST_NAMES = 50
 _MOST_WORDS_OF_A_NAME = 1.5  # on average
-_SEPARATORS = {
-    "|": 2.0,
-    ";": 2.0,
-    ",": 10.0,
-}  # in how many distinct texts each part stands, on average, at least
+_SEPARATORS = {"|": 2, ";": 2, ",": 10}  # in how many distinct texts each part stands, on average, at least
 
 
 @dataclass(frozen=True)
@@ -82,14 +58,14 @@ class ColumnKind:
 
 
 def feature_columns(table: Table) -> list[str]:
-    """The columns that may be features: all but keys and links, and these too if the schema file says so."""
+    """Returns the columns that may be features: all but keys and links, and these too if the schema file says so."""
     links = (column for fk in table.schema.foreign_keys for column in fk.columns)
     keys = {*table.primary_key, *links} - set(table.schema.kinds)
     return [name for name in table.data.column_names if name not in keys]
 
 
 def kinds_of(table: Table, cells: Mapping[str, Cells]) -> dict[str, ColumnKind]:
-    """The kind of each column, from its visible cells."""
+    """Returns the kind of each column, from its visible cells."""
     told = table.schema.kinds
     return {
         name: _told(f"{table.name}.{name}", told[name], column) if name in told else _inferred(name, column)
@@ -98,43 +74,49 @@ def kinds_of(table: Table, cells: Mapping[str, Cells]) -> dict[str, ColumnKind]:
 
 
 def inspected_kinds(database: Database) -> tuple[dict[str, dict[str, ColumnKind]], list[Finding]]:
-    """The kinds of all columns by table, and what is left out, before there is a task.
+    """Returns the kinds of all columns by table, and what is left out, before there is a task.
 
     They are those of the rows known when validation begins, or of all rows if the schema does not say when.
     """
     val = database.schema.val_timestamp
-    upto = NEVER if val is None else parse_instant(val, "val_timestamp")
-    kinds, found = {}, []
+    cutoff = NEVER if val is None else parse_instant(val, "val_timestamp")
+    kinds, findings = {}, []
     for name, table in database.tables.items():
-        kinds[name] = kinds_of(table, visible_cells(table, feature_columns(table), upto))
-        found += kind_findings(name, kinds[name], upto)
-    return kinds, found
+        kinds[name] = kinds_of(table, visible_cells(table, feature_columns(table), cutoff))
+        findings += kind_findings(name, kinds[name], cutoff)
+    return kinds, findings
 
 
-def kind_findings(table: str, kinds: Mapping[str, ColumnKind], upto: int) -> list[Finding]:
-    """The columns that are left out because they tell nothing at the cut-off."""
-    when = "" if upto == NEVER else f" known at {show_instant(upto)}"
-    found = []
+def kind_findings(table: str, kinds: Mapping[str, ColumnKind], cutoff: int) -> list[Finding]:
+    """Returns a note on the columns that are left out because they tell nothing at the cut-off."""
+    when = "" if cutoff == NEVER else f" known at {show_instant(cutoff)}"
+    findings = []
     for code, what in (("V01", "no value in any row"), ("V10", "the same value in every row")):
         names = [name for name, column in kinds.items() if column.code == code]
         if names:
             has, is_ = ("1 column has", "is") if len(names) == 1 else (f"{len(names):,} columns have", "are")
             text = f'table "{table}": {has} {what}{when} and {is_} not used {examples(names)}'
-            found.append(note(code, table, text, len(names)))
-    return found
+            findings.append(note(code, table, text, len(names)))
+    return findings
 
 
 def _told(where: str, kind: str, cells: Cells) -> ColumnKind:
-    possible = ("unused", *_POSSIBLE[cells.family])
     if cells.family == "nothing":
         return ColumnKind("unused", "no value", code="V01")
+    possible = ("unused", *FAMILIES[cells.family].kinds)
     if kind not in possible:
         raise SchemaError(
             "V06",
-            f"{where} holds {FAMILY_NAMES[cells.family]} and cannot be of the kind {kind}",
+            f"{where} holds {FAMILIES[cells.family].words} and cannot be of the kind {kind}",
             f"under kinds, say {' or '.join(possible)}",
         )
-    separator = _likely_separator(cells) if kind == "multicategory" and cells.family == "text" else ""
+    separator = ""
+    if (
+        kind == "multicategory" and cells.family == "text"
+    ):  # the one that stands in most of the distinct texts
+        separator = max(
+            _SEPARATORS, key=lambda s: pc.sum(pc.match_substring(cells.counts[0], s)).as_py() or 0
+        )
     return ColumnKind(kind, "as told", separator)  # type: ignore[arg-type]
 
 
@@ -153,10 +135,7 @@ def _inferred(name: str, cells: Cells) -> ColumnKind:
         case "number":
             return _number(name, cells)
         case "text":
-            found = _text(cells)
-            if found.kind == "multicategory" or not _are_names(cells):
-                return found
-            return replace(found, why=f"{found.why}, names of rows", is_name=True)
+            return _text(cells)
     return ColumnKind("multicategory", f"lists of {_count(cells.num_distinct, 'part')}")
 
 
@@ -167,52 +146,38 @@ def _count(distinct: int, noun: str) -> str:
 def _number(name: str, cells: Cells) -> ColumnKind:
     if not cells.is_whole:
         return ColumnKind("number", "decimals")
-    distinct, rows = cells.num_distinct, cells.num_filled
-    if is_code(name) and 2 * distinct <= rows:
+    distinct, rows, words = cells.num_distinct, cells.num_filled, split(name)
+    # `statusId`, `PostTypeId`, `flight_number` and `class` end like the name of a code.
+    if words and singular(words[-1]) in _CODES and 2 * distinct <= rows:
         return ColumnKind("category", f"named like a code, {_count(distinct, 'value')}")
     is_few = distinct <= _FEW_NUMBERS and 4 * distinct <= rows
     return ColumnKind("category" if is_few else "number", _count(distinct, "whole number"))
 
 
-def is_code(name: str) -> bool:
-    """Whether a name ends like that of a code: `statusId`, `PostTypeId`, `flight_number`, `class`."""
-    words = split(name)
-    return bool(words) and singular(words[-1]) in _CODES
-
-
 def _text(cells: Cells) -> ColumnKind:
-    strings, _ = cells.counts
-    parts = _parts(strings, "|") or _parts(strings, ";")
-    if parts is None and _is_few(len(strings), cells.num_filled):
-        return ColumnKind("category", _count(len(strings), "value"))
-    parts = parts or _parts(strings, ",")
-    if parts is not None:
-        return parts
-    words = pc.mean(pc.add(pc.count_substring(strings, " "), 1)).as_py()
-    return ColumnKind("text", f"{_count(len(strings), 'text')} of {words:.1f} words")
-
-
-def _are_names(cells: Cells) -> bool:
-    """Short texts of which most stand in a single row: surnames, user names, codes of things.
-
-    Few of them are not names but a list of choices, whose rows would be all alike without them.
-    """
+    """Returns a category for few texts that stand in many rows; the more there are, the more rows each must have."""
     strings, counts = cells.counts
-    if len(strings) < _FEWEST_NAMES:
-        return False
-    words = pc.mean(pc.count_substring_regex(strings, r"\w+")).as_py()
-    return bool(words <= _MOST_WORDS_OF_A_NAME and 2 * np.count_nonzero(counts == 1) > len(counts))
-
-
-def _is_few(distinct: int, rows: int) -> bool:
-    """Few values that stand in many rows; the more there are, the more rows each must have."""
-    return (distinct <= _FEW_TEXTS and 4 * distinct <= rows) or (
+    distinct, rows = len(strings), cells.num_filled
+    is_few = (distinct <= _FEW_TEXTS and 4 * distinct <= rows) or (
         distinct <= _MOST_TEXTS and 20 * distinct <= rows
     )
+    parts = _parts(strings, "|") or _parts(strings, ";") or (None if is_few else _parts(strings, ","))
+    if parts is not None:
+        return parts
+    mean_words = pc.mean(pc.add(pc.count_substring(strings, " "), 1)).as_py()
+    text = ColumnKind("text", f"{_count(distinct, 'text')} of {mean_words:.1f} words")
+    kind = ColumnKind("category", _count(distinct, "value")) if is_few else text
+    # Short texts of which most stand in a single row are names: surnames, user names, codes of things. Few of them
+    # are not names but a list of choices, whose rows would be all alike without them.
+    if distinct < _FEWEST_NAMES or 2 * np.count_nonzero(counts == 1) <= distinct:
+        return kind
+    if pc.mean(pc.count_substring_regex(strings, r"\w+")).as_py() > _MOST_WORDS_OF_A_NAME:
+        return kind
+    return replace(kind, why=f"{kind.why}, names of rows", is_name=True)
 
 
 def _parts(strings: pa.Array, separator: str) -> ColumnKind | None:
-    """A multi-category, if a separator keeps apart parts that come again in other combinations."""
+    """Returns a multi-category, if a separator keeps apart parts that come again in other combinations."""
     if pc.mean(pc.match_substring(strings, separator)).as_py() < 0.3:
         return None
     _, parts = split_parts(strings, separator)
@@ -220,10 +185,3 @@ def _parts(strings: pa.Array, separator: str) -> ColumnKind | None:
     if not distinct or distinct > _FEW_TEXTS or len(parts) < _SEPARATORS[separator] * distinct:
         return None
     return ColumnKind("multicategory", f'{_count(distinct, "part")} between "{separator}"', separator)
-
-
-def _likely_separator(cells: Cells) -> str:
-    """The separator that stands in most of the distinct texts."""
-    strings, _ = cells.counts
-    shares = [pc.sum(pc.match_substring(strings, mark)).as_py() or 0 for mark in _SEPARATORS]
-    return list(_SEPARATORS)[int(np.argmax(shares))]

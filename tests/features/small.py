@@ -1,4 +1,14 @@
-"""One small table, its features, and the cells of its columns after encoding."""
+"""One small table, its features, and the cells of its columns after encoding; and a tour of riders and races.
+
+teams (static)      riders             rides                                  laps
+A   size 10         r1  A  day 0       1  day 1  r1  q1  place 1  sprint      ride 1  day 1  10 s
+B   size 20         r2  A  day 0       2  day 1  r2  q1  place 2  sprint      ride 1  day 1  20 s
+                    r3  B  day 5       3  day 3  r1  q2  place 3  tour        ride 3  day 4  60 s
+races                                  4  day 3  r1  q3  place 5  sprint      ride 3  day 8  99 s
+q1  day 1  100 km                      5  day 6  r1  q3  place -  tour
+q2  day 3  200 km                      6  day 6  r3  q3  place 9  sprint
+q3  day 6  300 km                                                             ride 4 is older than its race
+"""
 
 from __future__ import annotations
 
@@ -8,12 +18,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from quartet.database import FACTS, Database, TableSchema, TimeColumn
+from quartet.database import FACTS, Database, ForeignKey, TableSchema, TimeColumn
 from quartet.database.schema import Schema
 from quartet.features import FeatureTable, TableFeatures
-from quartet.times import NEVER
-
-DAY = 86_400 * 10**9
+from quartet.times import DAY, NEVER
+from tests.shop import day
+from tests.strategies import Raw
 
 
 def one_table(columns: Mapping[str, Any], days: list[int] | None = None, **facts: Any) -> Database:
@@ -59,3 +69,53 @@ def row_bits(features: TableFeatures) -> list[bytes]:
         ends = bag.start
         rows = [bits + b"|" + bag.code[ends[row] : ends[row + 1]].tobytes() for row, bits in enumerate(rows)]
     return rows
+
+
+# --- a tour ---------------------------------------------------------------------------------------
+
+
+def _days(*numbers: int) -> pa.Array:
+    return pa.array([day(number) for number in numbers], pa.timestamp("ns"))
+
+
+def table_schema(
+    key: str | None, time: str | None = None, kinds: dict[str, str] | None = None, **links: str
+) -> TableSchema:
+    return TableSchema(
+        (key,) if key else (),
+        tuple(ForeignKey((column,), table) for column, table in links.items()),
+        TimeColumn(time) if time else None,
+        settled=FACTS,
+        kinds=kinds or {},
+    )
+
+
+def raw_tour() -> Raw:
+    tables = {
+        "teams": pa.table({"team": ["A", "B"], "size": [10.0, 20.0]}),
+        "riders": pa.table({"rider": ["r1", "r2", "r3"], "team": ["A", "A", "B"], "joined": _days(0, 0, 5)}),
+        "races": pa.table({"race": ["q1", "q2", "q3"], "on": _days(1, 3, 6), "km": [100.0, 200.0, 300.0]}),
+        "rides": pa.table(
+            {
+                "ride": [1, 2, 3, 4, 5, 6],
+                "on": _days(1, 1, 3, 3, 6, 6),
+                "rider": ["r1", "r2", "r1", "r1", "r1", "r3"],
+                "race": ["q1", "q1", "q2", "q3", "q3", "q3"],
+                "place": [1.0, 2.0, 3.0, 5.0, None, 9.0],
+                "type": ["sprint", "sprint", "tour", "sprint", "tour", "sprint"],
+            }
+        ),
+        "laps": pa.table(
+            {"ride": [1, 1, 3, 3], "on": _days(1, 1, 4, 8), "seconds": [10.0, 20.0, 60.0, 99.0]}
+        ),
+    }
+    schema = {
+        "teams": table_schema("team", kinds={"size": "number"}),
+        "riders": table_schema("rider", "joined", team="teams"),
+        "races": table_schema("race", "on", kinds={"km": "number"}),
+        "rides": table_schema(
+            "ride", "on", {"place": "number", "type": "category"}, rider="riders", race="races"
+        ),
+        "laps": table_schema(None, "on", {"seconds": "number"}, ride="rides"),
+    }
+    return tables, Schema(schema, name="tour")

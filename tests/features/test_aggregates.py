@@ -1,14 +1,4 @@
-"""Columns of the rows around a row: by hand, by a plain twin, and by what must go unnoticed (P1 to P3).
-
-teams (static)      riders             rides                                  laps
-A   size 10         r1  A  day 0       1  day 1  r1  q1  place 1  sprint      ride 1  day 1  10 s
-B   size 20         r2  A  day 0       2  day 1  r2  q1  place 2  sprint      ride 1  day 1  20 s
-                    r3  B  day 5       3  day 3  r1  q2  place 3  tour        ride 3  day 4  60 s
-races                                  4  day 3  r1  q3  place 5  sprint      ride 3  day 8  99 s
-q1  day 1  100 km                      5  day 6  r1  q3  place -  tour
-q2  day 3  200 km                      6  day 6  r3  q3  place 9  sprint
-q3  day 6  300 km                                                             ride 4 is older than its race
-"""
+"""Columns of the rows around a row: by hand (the tour is drawn in `small.py`), and by a plain twin."""
 
 from __future__ import annotations
 
@@ -25,66 +15,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quartet.causal import TimeRule
-from quartet.database import FACTS, Database, ForeignKey, Relation, TableSchema, TimeColumn
+from quartet.database import Database, Relation
 from quartet.database.schema import Schema
 from quartet.features import FeatureTable, RelationalColumns
-from quartet.features import aggregates as relational
-from quartet.features.aggregates import MOST_AVERAGES, MOST_VALUES, RunningSums, Sight
+from quartet.features.aggregates import MOST_AVERAGES
 from quartet.features.arrays import FIRST_CODE, NO_DATE
+from quartet.features.paths import MOST_VALUES, RECENT, range_means
 from quartet.tasks import Seeds
-from quartet.times import STATIC
-from tests.contexts.named import NamedSeed, World
-from tests.contexts.test_causality import RULES, Change, asked
-from tests.features.test_causality import with_features
-from tests.shop import DAY, day
-from tests.strategies import Raw, examples, is_future, random_db, scrambled_future, shuffled, without_future
+from quartet.times import DAY, STATIC
+from tests.features.drawn import RULES, drawn_seeds, named_rows, with_features
+from tests.features.small import raw_tour, table_schema
+from tests.shop import day
+from tests.strategies import Raw, examples, is_future, random_db
 
 # --- by hand --------------------------------------------------------------------------------------
-
-
-def _days(*numbers: int) -> pa.Array:
-    return pa.array([day(number) for number in numbers], pa.timestamp("ns"))
-
-
-def _said(
-    key: str | None, time: str | None = None, kinds: dict[str, str] | None = None, **links: str
-) -> TableSchema:
-    return TableSchema(
-        (key,) if key else (),
-        tuple(ForeignKey((column,), table) for column, table in links.items()),
-        TimeColumn(time) if time else None,
-        settled=FACTS,
-        kinds=kinds or {},
-    )
-
-
-def raw_tour() -> Raw:
-    tables = {
-        "teams": pa.table({"team": ["A", "B"], "size": [10.0, 20.0]}),
-        "riders": pa.table({"rider": ["r1", "r2", "r3"], "team": ["A", "A", "B"], "joined": _days(0, 0, 5)}),
-        "races": pa.table({"race": ["q1", "q2", "q3"], "on": _days(1, 3, 6), "km": [100.0, 200.0, 300.0]}),
-        "rides": pa.table(
-            {
-                "ride": [1, 2, 3, 4, 5, 6],
-                "on": _days(1, 1, 3, 3, 6, 6),
-                "rider": ["r1", "r2", "r1", "r1", "r1", "r3"],
-                "race": ["q1", "q1", "q2", "q3", "q3", "q3"],
-                "place": [1.0, 2.0, 3.0, 5.0, None, 9.0],
-                "type": ["sprint", "sprint", "tour", "sprint", "tour", "sprint"],
-            }
-        ),
-        "laps": pa.table(
-            {"ride": [1, 1, 3, 3], "on": _days(1, 1, 4, 8), "seconds": [10.0, 20.0, 60.0, 99.0]}
-        ),
-    }
-    schema = {
-        "teams": _said("team", kinds={"size": "number"}),
-        "riders": _said("rider", "joined", team="teams"),
-        "races": _said("race", "on", kinds={"km": "number"}),
-        "rides": _said("ride", "on", {"place": "number", "type": "category"}, rider="riders", race="races"),
-        "laps": _said(None, "on", {"seconds": "number"}, ride="rides"),
-    }
-    return tables, Schema(schema, name="tour")
 
 
 @dataclass(frozen=True)
@@ -194,8 +138,8 @@ def test_only_the_most_frequent_values_are_averaged() -> None:
 
     def averaged(**columns: Any) -> list[str]:
         tables = {"things": pa.table({"id": [1]}), "sales": pa.table({"thing": [1] * 20, **columns})}
-        said = _said(None, None, {name: kinds[name] for name in columns}, thing="things")
-        database = Database.build(tables, Schema({"things": _said("id"), "sales": said}))
+        said = table_schema(None, None, {name: kinds[name] for name in columns}, thing="things")
+        database = Database.build(tables, Schema({"things": table_schema("id"), "sales": said}))
         features = FeatureTable.fit(database, day(0))
         columns = RelationalColumns.of(database, "things", features)
         found = columns.of_seeds(seeds_of(database, "things", [0], [day(0)]))
@@ -205,14 +149,12 @@ def test_only_the_most_frequent_values_are_averaged() -> None:
     assert averaged(type=many, half=half) == [*(f"type = {n}" for n in range(MOST_VALUES)), "half = a"]
     assert averaged(half=half, n1=wide["n1"]) == ["n1", "half = a"]
     assert averaged(**wide, half=half) == list(wide)[: MOST_AVERAGES // 5]
-    assert Sight.over(25, "<=").num_averaged == 8
-    assert Sight.over(10**6, "<=").num_averaged == 1
 
 
 def test_dates_are_days_until_then() -> None:
     born = pa.array([day(0), None], pa.timestamp("ns"))
     tables = {"people": pa.table({"id": [1, 2], "born": born})}
-    database = Database.build(tables, Schema({"people": _said("id", kinds={"born": "time"})}))
+    database = Database.build(tables, Schema({"people": table_schema("id", kinds={"born": "time"})}))
     columns = RelationalColumns.of(database, "people", FeatureTable.fit(database, day(1)))
     found = columns.of_seeds(Seeds(np.array([0, 1]), np.array([day(60) + DAY // 2] * 2), None))
     assert found["days since born"][0] == 60.5
@@ -222,10 +164,14 @@ def test_dates_are_days_until_then() -> None:
 def test_sums_are_exact() -> None:
     """What stands before a range leaves nothing in its mean, however large it is."""
     small = np.array([1e-5, np.nan, 3e-5], np.float32)
-    alone = RunningSums.of(small).mean(np.array([0]), np.array([3]))
     before = np.concatenate([np.full(99_999, 29.999, np.float32), small])
-    assert RunningSums.of(before).mean(np.array([99_999]), np.array([100_002])).tobytes() == alone.tobytes()
-    assert alone[0] == pytest.approx(2e-5, abs=1e-7)
+
+    def mean(values: np.ndarray, begin: int) -> np.ndarray:
+        return range_means(values, {"all": (np.array([begin]), np.array([begin + 3]))})["all"]
+
+    assert mean(before, 99_999).tobytes() == mean(small, 0).tobytes()
+    assert mean(small, 0)[0] == pytest.approx(2e-5, abs=1e-7)
+    assert np.isnan(range_means(small, {"none": (np.array([1]), np.array([2]))})["none"][0])
 
 
 # --- a plain twin ---------------------------------------------------------------------------------
@@ -298,7 +244,7 @@ class Twin:
             columns |= {f"{label}: {days} days": len(rows) for days, rows in recent.items()}
             columns[f"{label}: days since"] = math.nan if last == STATIC else (time - last) / DAY
         chosen = {"mean": seen, "latest": [(row, known) for row, known in seen if known == last]}
-        chosen |= {f"mean of {days} days": recent[days] for days in relational.RECENT}
+        chosen |= {f"mean of {days} days": recent[days] for days in RECENT}
         twelfth = sorted((known for _, known in seen), reverse=True)[:12]
         chosen["mean of the last 12"] = [
             (row, known) for row, known in seen if known >= min(twelfth, default=0)
@@ -353,73 +299,23 @@ def seeds_of(database: Database, table: str, rows: Sequence[int], times: Sequenc
 
 
 @pytest.mark.parametrize("rule", RULES)
-@examples(40)
+@examples(30)
 @given(random_db(), st.data(), st.integers(0, 2**32))
 def test_the_twin_finds_the_same(rule: TimeRule, raw: Raw, data: st.DataObject, rng_seed: int) -> None:
     rng = random.Random(rng_seed)
-    raw = with_features(raw, rng)
-    world, time, seeds = asked(raw, data, rule, rng)
-    database = Database.build(*raw)
-    features = FeatureTable.fit(database, time)
+    database = Database.build(*with_features(raw, rng))
+    time, seeds = drawn_seeds(database, data, rule, rng)
+    rows, features = named_rows(database), FeatureTable.fit(database, time)
     for name, moment in seeds[:3]:
-        table, row = name[0], world.nodes[name] - database.offsets[name[0]]
+        table, row = name[0], rows[name]
         columns = RelationalColumns.of(database, table, features, rule)
-        found = columns.of_seeds(seeds_of(database, table, [row], [moment]))
-        expected = Twin(database, features, rule, columns.sight.num_averaged).columns(table, row, moment)
+        cells = columns.of_seeds(seeds_of(database, table, [row], [moment]))
+        expected = Twin(database, features, rule, columns.num_averaged).columns(table, row, moment)
         calendar = {"day", "month", "weekday", "hour", "age in days"}
-        assert expected.keys() <= found.keys()
-        for column, cells in found.items():
-            if column not in calendar:  # what is not visible has no number
-                value = expected.get(column, math.nan)
-                assert float(cells[0]) == pytest.approx(value, abs=1e-5, rel=1e-5, nan_ok=True), column
-
-
-# --- P1 to P4 -------------------------------------------------------------------------------------
-
-
-def seen(database: Database, seeds: Sequence[NamedSeed], upto: int, rule: TimeRule) -> list[dict[str, bytes]]:
-    """All columns of each seed, to the last bit."""
-    nodes, features = World(database).nodes, FeatureTable.fit(database, upto)
-    found = []
-    for name, time in seeds:
-        columns = RelationalColumns.of(database, name[0], features, rule)
-        cells = columns.of_seeds(Seeds(np.array([nodes[name]]), np.array([time]), None))
-        found.append({label: column.tobytes() for label, column in cells.items()})
-    return found
-
-
-def reordered(raw: Raw, time: int, rule: TimeRule, rng: random.Random) -> Raw:
-    return shuffled(scrambled_future(raw, time, rule, rng), rng)
-
-
-@pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize("change", [without_future, scrambled_future, reordered])
-@examples(25)
-@given(random_db(), st.data(), st.integers(0, 2**32))
-def test_the_future_and_the_order_of_rows_go_unnoticed(
-    rule: TimeRule, change: Change, raw: Raw, data: st.DataObject, rng_seed: int
-) -> None:
-    """P1 to P3"""
-    rng = random.Random(rng_seed)
-    raw = with_features(raw, rng)
-    _, time, seeds = asked(raw, data, rule, rng)
-    upto = time if rule == "<=" else time - 1
-    other = Database.build(*change(raw, time, rule, rng))
-    assert seen(other, seeds, upto, rule) == seen(Database.build(*raw), seeds, upto, rule)
-
-
-@pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize("number", range(10))
-@pytest.mark.parametrize("shift", [-1, 0, 1])
-def test_the_tour_keeps_its_secrets(rule: TimeRule, number: int, shift: int) -> None:
-    raw, time, rng = raw_tour(), day(number) + shift, random.Random(number)
-    database = Database.build(*raw)
-    seeds = World(database).some_seeds(time, rule, 20, rng)
-    upto = time if rule == "<=" else time - 1
-    for change in (without_future, scrambled_future, reordered):
-        assert seen(Database.build(*change(raw, time, rule, rng)), seeds, upto, rule) == seen(
-            database, seeds, upto, rule
-        )
+        assert expected.keys() <= cells.keys()
+        for column in cells.keys() - calendar:  # what is not visible has no number
+            value = expected.get(column, math.nan)
+            assert float(cells[column][0]) == pytest.approx(value, abs=1e-5, rel=1e-5, nan_ok=True), column
 
 
 def test_seeds_asked_together_see_what_each_sees_alone(tour: Tour) -> None:

@@ -1,80 +1,35 @@
-"""Nothing that is not known at the cut-off changes what is learned, or a single bit of a row that is known (P1-P3)."""
+"""Nothing that is not known at a time changes what is learned, or a bit of what a row or a seed shows (P1 to P3)."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Sequence
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quartet.causal import visible
+from quartet.causal import TimeRule, visible
 from quartet.database import Database
-from quartet.features import FeatureStatistics, FeatureTable
-from tests.features.small import row_bits
-from tests.strategies import (
-    Raw,
-    examples,
-    interesting_times,
-    random_db,
-    scrambled_future,
-    shuffled,
-    without_future,
+from quartet.features import FeatureStatistics, FeatureTable, RelationalColumns, SeedColumns
+from quartet.tasks import Seeds
+from tests.features.drawn import (
+    CHANGES,
+    RULES,
+    Change,
+    NamedSeed,
+    drawn_seeds,
+    named_rows,
+    some_seeds,
+    with_features,
+    with_lists,
 )
+from tests.features.small import raw_tour, row_bits
+from tests.shop import day, raw_shop
+from tests.strategies import Raw, examples, interesting_times, random_db
 
-Change = Callable[[Raw, int, random.Random], Raw]
-
-CHANGES: dict[str, Change] = {
-    "deleted": lambda raw, time, rng: without_future(raw, time, "<=", rng),
-    "scrambled": lambda raw, time, rng: scrambled_future(raw, time, "<=", rng),
-    "shuffled": lambda raw, time, rng: shuffled(raw, rng),  # noqa: ARG005
-    "all of it": lambda raw, time, rng: shuffled(scrambled_future(raw, time, "<=", rng), rng),
-}
-TAGS = (None, "", "a|b", "b|c", "c", "a|c|b", "d|a")
-WORDS = ("red tea", "green tea", "a cup of tea", "teapot", "cup", "Übergröße", "", None)
-
-
-def with_features(raw: Raw, rng: random.Random) -> Raw:
-    """The database with a column of every kind in each table; few values or many, so that kinds differ."""
-    tables, schema = raw
-    spread = rng.choice([2, 5, 1000])
-
-    def wider(table: pa.Table) -> pa.Table:
-        rows = range(table.num_rows)
-        more = {
-            "size": pa.array([rng.choice([None, rng.randrange(spread)]) for _ in rows], pa.int64()),
-            "share": pa.array([_share(rng) for _ in rows], pa.float64()),
-            "type": pa.array([rng.randrange(spread) for _ in rows], pa.int64()),
-            "tags": pa.array([rng.choice(TAGS) for _ in rows], pa.string()),
-            "born": pa.array([rng.choice([None, rng.randrange(2**31)]) for _ in rows], pa.timestamp("s")),
-            "words": pa.array([_words(spread, rng) for _ in rows], pa.string()),
-        }
-        for name, column in more.items():
-            table = table.append_column(name, column)
-        return table
-
-    return {name: wider(table) for name, table in tables.items()}, schema
-
-
-def _share(rng: random.Random) -> float | None:
-    return rng.choice([None, float("inf"), *(rng.random() * 10.0 ** rng.randrange(-9, 9) for _ in range(4))])
-
-
-def _words(spread: int, rng: random.Random) -> str | None:
-    return rng.choice(WORDS) if spread < 1000 else f"{rng.choice(WORDS)} {rng.randrange(spread)}"
-
-
-def with_lists(raw: Raw) -> Raw:
-    """The database with the tags as lists too: a function of the cell, so that changes of the future reach it."""
-    tables, schema = raw
-    listed = {
-        name: table.append_column("items", pc.split_pattern(table["tags"].cast(pa.string()), "|"))
-        for name, table in tables.items()
-    }
-    return listed, schema
+# --- features -------------------------------------------------------------------------------------
 
 
 def learned(statistics: FeatureStatistics) -> tuple[object, dict[str, bytes]]:
@@ -83,24 +38,23 @@ def learned(statistics: FeatureStatistics) -> tuple[object, dict[str, bytes]]:
 
 def visible_rows(database: Database, table: FeatureTable, time: int) -> dict[str, list[bytes]]:
     """The bits of all rows that are known at a time, in an order that is not that of the rows."""
-    found = {}
+    rows = {}
     for name, features in table.tables.items():
-        known = np.flatnonzero(visible(database[name].known_at, time))
         bits = row_bits(features)
-        found[name] = sorted(bits[row] for row in known)
-    return found
+        rows[name] = sorted(bits[row] for row in np.flatnonzero(visible(database[name].known_at, time)))
+    return rows
 
 
-@given(st.data(), random_db(), st.sampled_from(sorted(CHANGES)), st.integers(0, 2**32))
-@examples(200)
-def test_no_other_future_and_no_other_order_changes_a_bit(
-    data: st.DataObject, raw: Raw, change: str, seed: int
+@given(st.data(), random_db(), st.sampled_from(CHANGES), st.integers(0, 2**32))
+@examples(100)
+def test_no_other_future_and_no_other_order_changes_a_feature(
+    data: st.DataObject, raw: Raw, change: Change, seed: int
 ) -> None:
     rng = random.Random(seed)
     raw = with_features(raw, rng)
     database = Database.build(*with_lists(raw))
     time = data.draw(st.sampled_from(interesting_times(database)))
-    other = Database.build(*with_lists(CHANGES[change](raw, time, rng)))
+    other = Database.build(*with_lists(change(raw, time, "<=", rng)))
     before, after = FeatureTable.fit(database, time), FeatureTable.fit(other, time)
     assert learned(after.statistics) == learned(before.statistics)
     assert after.layouts == before.layouts
@@ -109,7 +63,7 @@ def test_no_other_future_and_no_other_order_changes_a_bit(
 
 
 @given(st.data(), random_db(), st.integers(0, 2**32))
-@examples(50)
+@examples(30)
 def test_a_grown_database_leaves_the_rows_there_were(data: st.DataObject, raw: Raw, seed: int) -> None:
     database = Database.build(*with_lists(with_features(raw, random.Random(seed))))
     time = data.draw(st.sampled_from(interesting_times(database)))
@@ -118,3 +72,46 @@ def test_a_grown_database_leaves_the_rows_there_were(data: st.DataObject, raw: R
     assert visible_rows(past, FeatureTable.encode(past, statistics), time) == visible_rows(
         database, FeatureTable.encode(database, statistics), time
     )
+
+
+# --- columns of seeds -----------------------------------------------------------------------------
+
+
+def shown(raw: Raw, seeds: Sequence[NamedSeed], time: int, rule: TimeRule) -> dict[str, bytes]:
+    """All columns of all seeds, table by table, to the last bit."""
+    database = Database.build(*raw)
+    rows, features = named_rows(database), FeatureTable.fit(database, time if rule == "<=" else time - 1)
+    columns = {}
+    for table in {name[0]: None for name, _ in seeds}:
+        nodes, times = zip(*((rows[name], t) for name, t in seeds if name[0] == table), strict=True)
+        some = Seeds(np.array(nodes) + database.offsets[table], np.array(times), None)
+        columns[table] = RelationalColumns.of(database, table, features, rule).of_seeds(some)
+        if rule == "<=":
+            counts = SeedColumns.of(database, table, features).of_seeds(some)
+            columns[table] |= {f"counts {name}": cells for name, cells in counts.items()}
+    return {f"{t} {name}": cells.tobytes() for t, all_ in columns.items() for name, cells in all_.items()}
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("change", CHANGES)
+@examples(25)
+@given(random_db(), st.data(), st.integers(0, 2**32))
+def test_no_other_future_and_no_other_order_changes_a_column(
+    rule: TimeRule, change: Change, raw: Raw, data: st.DataObject, rng_seed: int
+) -> None:
+    rng = random.Random(rng_seed)
+    raw = with_features(raw, rng)
+    time, seeds = drawn_seeds(Database.build(*raw), data, rule, rng)
+    assert shown(change(raw, time, rule, rng), seeds, time, rule) == shown(raw, seeds, time, rule)
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("number", range(10))
+@pytest.mark.parametrize("raw", [raw_tour, raw_shop])
+def test_the_drawn_databases_keep_their_secrets(raw: object, number: int, rule: TimeRule) -> None:
+    before, rng = raw(), random.Random(number)  # type: ignore[operator]
+    for time in (day(number) - 1, day(number), day(number) + 1):
+        seeds = some_seeds(Database.build(*before), time, rule, 40, rng)
+        expected = shown(before, seeds, time, rule)
+        for change in CHANGES:
+            assert shown(change(before, time, rule, rng), seeds, time, rule) == expected

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 import pyarrow as pa
 import pytest
@@ -11,9 +11,9 @@ from quartet.database import COLUMN_KINDS, FACTS, Database, ForeignKey, TableSch
 from quartet.database.schema import Schema
 from quartet.errors import SchemaError
 from quartet.features import FeatureTable, inspected_kinds
-from quartet.features.arrays import KINDS
+from quartet.features.arrays import Kind
 from quartet.features.cells import visible_cells
-from quartet.features.kinds import feature_columns, is_code, kinds_of
+from quartet.features.kinds import feature_columns, kinds_of
 from quartet.times import NEVER
 from tests.features.small import DAY, one_table
 from tests.shared import shared_data
@@ -94,12 +94,12 @@ def test_the_kind_of_a_column(values: Any, name: str, expected: tuple[str, str])
     "name", ["id", "statusId", "PostTypeId", "zip_code", "flight number", "Class", "groups"]
 )
 def test_names_of_codes(name: str) -> None:
-    assert is_code(name)
+    assert kind(list(range(11)) * 2, name)[0] == "category"
 
 
 @pytest.mark.parametrize("name", ["amount", "idle", "paid", "codes_used", "", "🙂", "year"])
 def test_names_of_other_things(name: str) -> None:
-    assert not is_code(name)
+    assert kind(list(range(11)) * 2, name)[0] == "number"
 
 
 def test_keys_and_links_are_no_features_and_times_are() -> None:
@@ -149,7 +149,7 @@ TOLD: dict[str, tuple[Any, tuple[str, ...]]] = {
 
 
 def test_the_words_are_those_of_the_features() -> None:
-    assert (*KINDS, "unused") == COLUMN_KINDS
+    assert (*get_args(Kind), "unused") == COLUMN_KINDS
 
 
 @pytest.mark.parametrize("word", COLUMN_KINDS)
@@ -283,6 +283,6 @@ def test_a_kind_that_was_told_is_no_name() -> None:
 def test_names_are_left_out_where_they_are_not_wanted() -> None:
     database = one_table({"x": NAMES, "y": list(range(60))})
     assert list(FeatureTable.fit(database, NEVER).statistics.tables["t"].columns) == ["x", "y"]
-    statistics = FeatureTable.fit(database, NEVER, names=False).statistics.tables["t"]
+    statistics = FeatureTable.fit(database, NEVER, use_row_names=False).statistics.tables["t"]
     assert list(statistics.columns) == ["y"]
     assert "x" in statistics.unused

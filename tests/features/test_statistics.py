@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from quartet.database import Database
-from quartet.errors import UsageError
 from quartet.features import FeatureStatistics, FeatureTable
 from quartet.times import NEVER, parse_instant
 from tests.features.small import DAY, one_table, same_bits
-from tests.features.test_text import Slow
 from tests.shared import shared_data
 
 MIXED = {
@@ -32,27 +29,27 @@ MIXED = {
 }
 
 
-def again(statistics: FeatureStatistics, **more: Any) -> FeatureStatistics:
+def again(statistics: FeatureStatistics) -> FeatureStatistics:
     """The statistics through JSON and bytes, as a checkpoint keeps them."""
     arrays = {
         name: np.frombuffer(array.tobytes(), array.dtype).reshape(array.shape)
         for name, array in statistics.arrays.items()
     }
-    return FeatureStatistics.from_dict(json.loads(json.dumps(statistics.to_dict())), arrays, **more)
+    return FeatureStatistics.from_dict(json.loads(json.dumps(statistics.to_dict())), arrays)
 
 
 def test_what_is_learned_is_plain() -> None:
     statistics = FeatureStatistics.fit(one_table(MIXED), NEVER)
-    said = statistics.to_dict()
-    assert [(c["name"], c["kind"]) for c in said["tables"][0]["columns"]] == [
+    (table,) = statistics.to_dict()["tables"]
+    assert [(c["name"], c["kind"]) for c in table["columns"]] == [
         ("price", "number"), ("code", "category"), ("flag", "category"), ('odd "name".\n', "category"),
         ("tags", "multicategory"), ("parts", "multicategory"), ("born", "time"), ("words", "text"),
     ]  # fmt: skip
-    assert said["tables"][0]["unused"] == ["same", "nothing", "blob"]
-    assert said["tables"][0]["columns"][1] == {
+    assert table["unused"] == ["same", "nothing", "blob"]
+    assert table["columns"][1] == {
         "name": "code", "kind": "category", "vocabulary": [7, 9], "family": "number",
     }  # fmt: skip
-    assert said["tables"][0]["columns"][4] == {
+    assert table["columns"][4] == {
         "name": "tags", "kind": "multicategory", "vocabulary": ["b", "a", "c"], "family": "text", "separator": "|",
     }  # fmt: skip
     assert sorted(statistics.arrays) == ["0.7.basis", "0.7.buckets", "0.7.rarity"]
@@ -71,32 +68,20 @@ def test_what_is_learned_comes_back_exactly() -> None:
     assert before.layouts == after.layouts
 
 
-def test_an_embedder_of_ones_own_has_to_be_given_again() -> None:
-    database = one_table({"words": MIXED["words"]})
-    slow = Slow()
-    table = FeatureTable.fit(database, NEVER, slow)
-    assert table.layouts[0].text_sizes == (2,)
-    assert table.tables["t"].vectors[0][1].tolist() == [12.0, 12.0]
-    with pytest.raises(UsageError, match='embedder "slow"'):
-        again(table.statistics)
-    same = FeatureTable.encode(database, again(table.statistics, embedder=slow))
-    assert same_bits(table.tables["t"], same.tables["t"])
-
-
 def test_later_rows_do_not_change_what_was_learned() -> None:
     database = one_table({"x": [0.5, 1.5, 1000.5], "y": ["a b", "c d", "e f"]}, days=[0, 1, 2])
     before = FeatureStatistics.fit(database.upto(1 * DAY), 1 * DAY)
     statistics = FeatureStatistics.fit(database, 1 * DAY)
     assert statistics.to_dict() == before.to_dict()
     assert statistics.tables["t"].columns["x"].mean == 1.0  # type: ignore[union-attr]
-    assert statistics.upto == 1 * DAY
+    assert statistics.cutoff == 1 * DAY
 
 
 @pytest.mark.parametrize("name", ["rel-f1", "rel-travel"])
 def test_real_databases(name: str) -> None:
     database = Database.load(shared_data(name))
-    upto = parse_instant(database.schema.val_timestamp or "", "val_timestamp")
-    table = FeatureTable.fit(database, upto)
+    cutoff = parse_instant(database.schema.val_timestamp or "", "val_timestamp")
+    table = FeatureTable.fit(database, cutoff)
     assert list(table.tables) == list(database.tables)
     for features, rows in zip(table.tables.values(), database.tables.values(), strict=True):
         assert features.num_rows == rows.num_rows

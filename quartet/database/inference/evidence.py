@@ -1,6 +1,6 @@
-"""What the values of a column say: their kind, whether they are unique, and which keys they hold.
+"""Evidence from the values of a column: their kind, whether they are unique, and which keys they hold.
 
-Everything is worked out when first asked for, because most columns are never asked.
+Everything is worked out when it is first needed, because most columns are never looked at.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from quartet.database.columns import canonical
+from quartet.database.columns import canonical, is_text
 from quartet.database.inference.names import Words
 from quartet.database.schema import Fact
 
 ACCEPT = 0.7  # a fact this sure is used
 LIST = 0.4  # a fact this sure is shown to the user
 
-Kind = Literal["integer", "text", "binary", "time", "other"]
+_Kind = Literal["integer", "text", "binary", "time", "other"]
 _HEAD = 2000
 _EXACT_FLOAT = 2.0**53
 _LETTERS = {"A": 26, "a": 26, "9": 10}
@@ -60,14 +60,17 @@ class Column:
         return f"{self.table}.{self.name}"
 
     @cached_property
-    def kind(self) -> Kind:
-        """What the values can be compared with; whole numbers kept as decimals are integers."""
+    def kind(self) -> _Kind:
+        """The values with which these can be compared; whole numbers kept as decimals are integers."""
         if pa.types.is_duration(self.raw.type):
             return "other"
         kind = self._canonical.type
-        if pa.types.is_integer(kind) or (pa.types.is_floating(kind) and self._is_whole):
+        if pa.types.is_integer(kind):
             return "integer"
-        if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        if pa.types.is_floating(kind):
+            parts = (self._canonical.slice(0, _HEAD), self._canonical)  # the head alone settles most columns
+            return "integer" if all(_are_whole(part.drop_null().to_numpy()) for part in parts) else "other"
+        if is_text(kind):
             return "text"
         if pa.types.is_timestamp(kind):
             return "time"
@@ -76,11 +79,6 @@ class Column:
     @cached_property
     def _canonical(self) -> pa.ChunkedArray:
         return canonical(pa.table([self.raw], names=[self.name])).column(0)
-
-    @cached_property
-    def _is_whole(self) -> bool:
-        head = self._canonical.slice(0, _HEAD).drop_null().to_numpy()
-        return _are_whole(head) and _are_whole(self._canonical.drop_null().to_numpy())
 
     @cached_property
     def cells(self) -> pa.ChunkedArray:
@@ -119,7 +117,7 @@ class Column:
         return Counter(map(_shape, sample)) if codes and codes >= 0.95 * len(sample) else Counter()
 
     def sample(self, size: int = 1000) -> list[Any]:
-        """Up to `size` values, evenly spread over the rows."""
+        """Returns up to `size` values, evenly spread over the rows."""
         places = np.unique(np.linspace(0, max(len(self.cells) - 1, 0), size).astype(np.int64))
         return [self.cells[int(place)].as_py() for place in places] if len(self.cells) else []
 
@@ -130,7 +128,7 @@ def _are_whole(values: NDArray[np.float64]) -> bool:
 
 
 def share_held(column: Column, key: Column) -> float:
-    """The share of the column's distinct values that are values of the key, by all of them."""
+    """Returns the share of the column's distinct values that are values of the key, by all of them."""
     values, keys = column.distinct, key.distinct
     if len(values) == 0 or len(keys) == 0:
         return 0.0
@@ -143,7 +141,7 @@ def share_held(column: Column, key: Column) -> float:
 
 
 def chance_of_share(column: Column, key: Column) -> float:
-    """How likely integers drawn at random from the column's range would all be keys as well.
+    """Returns how likely it is that integers drawn at random from the column's range would all be keys too.
 
     Near 1 where keys are numbered 1..n: there, being a key proves nothing.
     """
@@ -156,7 +154,7 @@ def chance_of_share(column: Column, key: Column) -> float:
 
 
 def codes_held(column: Column, key: Column) -> float:
-    """The share of a text column's distinct values that are keys, or 0 where that proves nothing.
+    """Returns the share of a text column's distinct values that are keys, or 0 where that proves nothing.
 
     Words may be shared by chance of meaning ("red", "Germany"), and short or few codes by chance
     alone: only codes of three characters and more count, if hitting keys by luck is unlikely.
@@ -185,7 +183,7 @@ def _shape(value: str) -> str:
 
 
 def _luck(column: Column, key: Column) -> float:
-    """The chance that random codes of the column's shapes would all be keys."""
+    """Returns the chance that random codes of the column's shapes would all be keys."""
     keys_for_one = key.num_rows / key.code_shapes.total()
     log_luck = 0.0
     for shape, count in column.code_shapes.items():

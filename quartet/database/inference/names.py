@@ -1,4 +1,4 @@
-"""Names of tables and columns taken apart into words, and what the words say about keys and links.
+"""Takes names of tables and columns apart into words that tell of keys and links.
 
 `OwnerUserId` is the thing (owner, user) with the mark "id"; the table `users` is the noun (user).
 The head of a thing is its last word, so `OwnerUserId` speaks of users and `PostTypeId` does not
@@ -13,16 +13,16 @@ from functools import lru_cache
 from typing import Literal
 
 Noun = tuple[str, ...]
-Mark = Literal["id", "code", "name", ""]
-Match = Literal["same", "tail", "head", "short", ""]
+_Mark = Literal["id", "code", "name", ""]
+_Match = Literal["same", "tail", "head", "short", ""]
 
 
 def word_set(text: str) -> frozenset[str]:
-    """The words of a text with spaces, for lists of words that are looked up."""
+    """Returns the words of a text, for lists of words that are looked up."""
     return frozenset(text.split())
 
 
-_MARKS: dict[str, Mark] = {
+_MARKS: dict[str, _Mark] = {
     **dict.fromkeys(word_set("id uuid guid key pk fk sk oid rowid identifier"), "id"),
     **dict.fromkeys(word_set("code no nr num number ref cd symbol slug"), "code"),
     **dict.fromkeys(word_set("name nm"), "name"),
@@ -96,7 +96,7 @@ _IN_IE = word_set("movie cookie calorie rookie zombie pie tie")
 
 @lru_cache(maxsize=8192)
 def split(name: str) -> tuple[str, ...]:
-    """The words of a name in lower case: snake_case, CamelCase, kebab-case, spaces and digits part them."""
+    """Returns the words of a name in lower case: snake_case, CamelCase, kebab-case, spaces and digits part them."""
     spaced = []
     for before, char, after in zip(" " + name, name, name[1:] + " ", strict=False):
         starts_word = char.isupper() and (not before.isupper() or after.islower())
@@ -110,7 +110,7 @@ def split(name: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=8192)
 def singular(word: str) -> str:
-    """The singular of an English noun by a few rules; `status` and `address` stay."""
+    """Returns the singular of an English noun by a few rules; `status` and `address` stay."""
     if word in _IRREGULAR:
         return _IRREGULAR[word]
     if word in _UNCHANGED or len(word) < 4 or not word.endswith("s") or word.endswith(("ss", "us", "is")):
@@ -128,7 +128,7 @@ def _canonical(words: Iterable[str]) -> Noun:
 
 @lru_cache(maxsize=8192)
 def noun_of(table: str) -> Noun:
-    """What a row of the table is: (order, item) for `tbl_OrderItems`."""
+    """Returns the noun for a row of the table: (order, item) for `tbl_OrderItems`."""
     words = split(table)
     while len(words) > 1 and (words[0] in _TABLE_PREFIXES or len(words[0]) == 1):
         words = words[1:]
@@ -141,7 +141,7 @@ class Words:
 
     all: tuple[str, ...]
     thing: Noun
-    mark: Mark
+    mark: _Mark
 
     @property
     def joined(self) -> str:
@@ -168,7 +168,7 @@ class Words:
     @property
     def is_from_elsewhere(self) -> bool:
         """Whether the name says that the number is that of another system (`legacy_customer_id`)."""
-        return any(word in _ELSEWHERE for word in self.all)
+        return not _ELSEWHERE.isdisjoint(self.all)
 
     @property
     def is_plural(self) -> bool:
@@ -188,24 +188,19 @@ class Words:
 
 
 def take_apart(name: str, nouns: Iterable[Noun] = ()) -> Words:
-    """The words of a column; `nouns` are those of the tables, so that `userid` is seen as user + id."""
+    """Takes the name of a column apart; `nouns` are those of the tables, so that `userid` is user + id."""
     known = {word for noun in nouns for word in ("".join(noun), *noun[-1:])} | _ROLES.keys() | _SELF_ROLES
-    words = tuple(part for word in split(name) for part in _unglued(word, known))
-    named = tuple(word for word in words if not word.isdigit())
-    thing, mark = _without_mark(named)
-    return Words(words, _canonical(thing), mark)
+    words: list[str] = []
+    for word in split(name):
+        stems = {end: word.removesuffix(end) for end in ("id", "no", "key", "code") if word.endswith(end)}
+        glued = [(stem, end) for end, stem in stems.items() if _canonical((stem,))[0] in known]
+        words += glued[0] if glued else (word,)
+    thing, mark = _without_mark(tuple(word for word in words if not word.isdigit()))
+    return Words(tuple(words), _canonical(thing), mark)
 
 
-def _unglued(word: str, known: set[str]) -> tuple[str, ...]:
-    for end in ("id", "no", "key", "code"):
-        stem = word.removesuffix(end)
-        if stem != word and _canonical((stem,))[0] in known:
-            return (stem, end)
-    return (word,)
-
-
-def _without_mark(words: tuple[str, ...]) -> tuple[tuple[str, ...], Mark]:
-    """The thing and its mark: at the end, else in front (`id_team`), else inside (`team_id_home`)."""
+def _without_mark(words: tuple[str, ...]) -> tuple[tuple[str, ...], _Mark]:
+    """Returns the thing and its mark, found at the end, in front (`id_team`) or inside (`team_id_home`)."""
     if words and words[-1] in _MARKS:
         mark = _MARKS[words[-1]]
         while words and words[-1] in _MARKS:
@@ -218,8 +213,8 @@ def _without_mark(words: tuple[str, ...]) -> tuple[tuple[str, ...], Mark]:
     return words, ""
 
 
-def match(thing: Noun, noun: Noun) -> Match:
-    """How a thing names a table: the same, with more words before it, by its head alone, or shortened."""
+def match(thing: Noun, noun: Noun) -> _Match:
+    """Returns how a thing names a table: the same, with more words before it, by its head alone, or shortened."""
     if not thing or not noun:
         return ""
     if "".join(thing) == "".join(noun):
@@ -228,13 +223,10 @@ def match(thing: Noun, noun: Noun) -> Match:
         return "tail"
     if noun[-len(thing) :] == thing:
         return "head"
-    return "short" if len(thing) == len(noun) == 1 and is_short(thing[0], noun[0]) else ""
-
-
-def is_short(word: str, full: str) -> bool:
-    """Whether one word begins the other: `cust` for customer, `qualify` for qualifying."""
-    short, long = sorted((word, full), key=len)
-    return len(short) >= 3 and long.startswith(short)
+    # One word begins the other: `cust` for customer, `qualify` for qualifying.
+    short, long = sorted((thing[0], noun[0]), key=len)
+    is_short = len(thing) == len(noun) == 1 and len(short) >= 3 and long.startswith(short)
+    return "short" if is_short else ""
 
 
 def points_to_own_table(words: Words, noun: Noun) -> bool:

@@ -1,4 +1,4 @@
-"""Whether the values of a column can be read as times, and how: by type, as text, or as a number."""
+"""Decides whether the values of a column can be read as times, and how: by type, as text, or as a number."""
 
 from __future__ import annotations
 
@@ -46,19 +46,18 @@ class Reading:
 
 
 def reading_of(column: Column) -> Reading | None:
-    """How the values can be times, or None."""
+    """Returns how the values can be times, or None.
+
+    Numbers can be a count of s, ms, us or ns since 1970, or days written YYYYMMDD, if their name is that of a time.
+    """
     if column.kind not in ("time", "text", "integer") or len(column.cells) == 0:
         return None
     if column.kind == "time":
         return Reading("timestamp")
     if column.kind == "text":
         return _text_reading(column)
-    is_named = any(word in _EPOCH_WORDS for word in time_words(column.name))
-    return _number_reading(column) if is_named and not column.words.mark else None
-
-
-def _number_reading(column: Column) -> Reading | None:
-    """A count of s, ms, us or ns since 1970, or a day written YYYYMMDD, if all values can be that."""
+    if column.words.mark or not any(word in _EPOCH_WORDS for word in time_words(column.name)):
+        return None
     low, high = pc.min_max(column.cells).as_py().values()
     for unit, ticks in _EPOCHS.items():
         if _EPOCH_SECONDS[0] * ticks <= low and high <= _EPOCH_SECONDS[1] * ticks:
@@ -71,7 +70,7 @@ def _text_reading(column: Column) -> Reading | None:
     if not any(map(_DATE_LIKE.match, column.sample(20))):
         return None
     texts = [text for text in column.sample() if text not in _EMPTY]
-    if all(map(_is_iso, texts)):
+    if all(_ISO.fullmatch(text) and _parses(text) for text in texts):
         is_mixed = len({bool(_ZONED.fullmatch(text)) for text in texts}) > 1
         doubt = "some values have a zone and some have none" if is_mixed else ""
         return Reading("ISO time in text", trust=0.97, doubt=doubt)
@@ -81,31 +80,22 @@ def _text_reading(column: Column) -> Reading | None:
     return Reading("time in text", doubt="the order of day and month is not certain") if formats else None
 
 
-def _is_iso(text: str) -> bool:
-    if not _ISO.fullmatch(text):
-        return False
+def _parses(text: str, form: str = "") -> bool:
+    """Whether a text is a time of this form, or of ISO's if none is given."""
     try:
-        datetime.fromisoformat(text)
-    except ValueError:
-        return False
-    return True
-
-
-def _parses(text: str, form: str) -> bool:
-    try:
-        datetime.strptime(text, form)
+        datetime.strptime(text, form) if form else datetime.fromisoformat(text)
     except ValueError:
         return False
     return True
 
 
 def time_words(name: str) -> tuple[str, ...]:
-    """The words of a name, with a time at the end of a word apart: `orderdate` is order + date."""
-    return tuple(part for word in split(name) if not word.isdigit() for part in _unglued(word))
-
-
-def _unglued(word: str) -> tuple[str, ...]:
-    if word in TIME_WORDS or word == "update":
-        return (word,)
-    end = next((end for end in _GLUED if word.endswith(end)), "")
-    return (word.removesuffix(end), end) if end else (word,)
+    """Returns the words of a name, with a time at the end of a word apart: `orderdate` is order + date."""
+    words: list[str] = []
+    for word in split(name):
+        end = next((end for end in _GLUED if word.endswith(end)), "")
+        if end and word not in TIME_WORDS and word != "update":
+            words += [word.removesuffix(end), end]
+        elif not word.isdigit():
+            words.append(word)
+    return tuple(words)

@@ -18,10 +18,9 @@ from quartet.database.inference.names import Noun, singular, split, word_set
 from quartet.database.inference.readings import TIME_WORDS, Reading, reading_of, time_words
 from quartet.database.schema import TimeColumn, inferred
 
-MARGIN = 0.06  # two columns that are closer than this are equally good
+_MARGIN = 0.06  # two columns that are closer than this are equally good
 _NOT_SURE = 0.6
 _GOOD, _BEGINS, _REFUSED = 0.93, 0.8, 0.45
-
 
 # Not when the row became known: of a person, of the future, or a later change of the row.
 _OTHER_MEANING = word_set(
@@ -55,7 +54,7 @@ _ENDINGS = re.compile(r"(ment|ings?|ions?|ed|ery|al|y|e|s)$")
 
 
 @dataclass(frozen=True)
-class Candidate:
+class _Candidate:
     column: Column
     reading: Reading
     confidence: float
@@ -65,49 +64,36 @@ class Candidate:
 def guess_time(
     columns: Sequence[Column], noun: Noun, is_linked: bool
 ) -> tuple[TimeColumn | None, list[Possible]]:
-    """The time column that is sure enough to be used, if any, and the others worth a look.
+    """Returns the time column that is sure enough to be used, if any, and the others worth a look.
 
     `is_linked` says that the table points to others: a row of such a table is mostly an event.
     """
     readings = [(column, reading) for column in columns if (reading := reading_of(column)) is not None]
     hopeful = [column for column, _ in readings if _meaning(column.name, noun)[0] != _REFUSED]
-    found = [_candidate(c, reading, noun, is_linked, hopeful == [c]) for c, reading in readings]
-    found = sorted(_without_days(found), key=lambda candidate: -candidate.confidence)
-    if not found or found[0].confidence < ACCEPT:
-        return None, _listed(found)
-    rivals = _rivals(found)
-    if rivals:
-        names = " and ".join(f'"{c.column.name}"' for c in (found[0], *rivals))
-        equal = {id(c) for c in (found[0], *rivals)}
-        doubted = [
-            replace(c, why=f"{c.why}; {names} are equally likely") if id(c) in equal else c for c in found
-        ]
-        return None, _listed(doubted)
-    return _time_column(found[0]), _listed(found[1:])
-
-
-def _time_column(best: Candidate) -> TimeColumn:
-    origin = inferred(best.confidence, best.why)
-    return TimeColumn(best.column.name, unit=best.reading.unit, format=best.reading.format, origin=origin)
-
-
-def _listed(candidates: list[Candidate]) -> list[Possible]:
-    return [
+    candidates = [_candidate(c, reading, noun, is_linked, hopeful == [c]) for c, reading in readings]
+    candidates = [  # a column that only repeats the days of another, and leaves out the hour, is none
+        c
+        for c in candidates
+        if not any(_are_days_of(c.column, other.column) for other in candidates if other is not c)
+    ]
+    candidates.sort(key=lambda candidate: -candidate.confidence)
+    best = candidates[0] if candidates and candidates[0].confidence >= ACCEPT else None
+    if best:
+        bound = max(best.confidence - _MARGIN, ACCEPT - 0.005)
+        equal = [c for c in candidates if c is best or c.confidence > bound]
+        if len(equal) > 1:
+            names = " and ".join(f'"{c.column.name}"' for c in equal)
+            doubted = [replace(c, why=f"{c.why}; {names} are equally likely") for c in equal]
+            candidates, best = doubted + candidates[len(equal) :], None
+    possible = [
         Possible(c.column.table, "time_col", (c.column.name,), None, c.confidence, c.why)
         for c in candidates
-        if c.confidence >= LIST
+        if c is not best and c.confidence >= LIST
     ]
-
-
-def _rivals(found: list[Candidate]) -> list[Candidate]:
-    return [c for c in found[1:] if c.confidence > max(found[0].confidence - MARGIN, ACCEPT - 0.005)]
-
-
-def _without_days(found: list[Candidate]) -> list[Candidate]:
-    """The candidates without those that only repeat the days of another and leave out the hour."""
-    return [
-        c for c in found if not any(_are_days_of(c.column, other.column) for other in found if other is not c)
-    ]
+    if best is None:
+        return None, possible
+    origin, reading = inferred(best.confidence, best.why), best.reading
+    return TimeColumn(best.column.name, unit=reading.unit, format=reading.format, origin=origin), possible
 
 
 def _are_days_of(days: Column, times: Column) -> bool:
@@ -119,7 +105,7 @@ def _are_days_of(days: Column, times: Column) -> bool:
     return bool(pc.all(same_day).as_py()) and not fine.equals(coarse)
 
 
-def _candidate(column: Column, reading: Reading, noun: Noun, is_linked: bool, is_alone: bool) -> Candidate:
+def _candidate(column: Column, reading: Reading, noun: Noun, is_linked: bool, is_alone: bool) -> _Candidate:
     strength, why = _meaning(column.name, noun)
     if strength == 0:
         strength, why = _unknown_meaning(column, is_linked, is_alone)
@@ -131,11 +117,11 @@ def _candidate(column: Column, reading: Reading, noun: Noun, is_linked: bool, is
     if reading.doubt:
         reasons.append(reading.doubt)
         strength = min(strength, _NOT_SURE)
-    return Candidate(column, reading, round(strength, 2), ", ".join(reasons))
+    return _Candidate(column, reading, round(strength, 2), ", ".join(reasons))
 
 
 def _unknown_meaning(column: Column, is_linked: bool, is_alone: bool) -> tuple[float, str]:
-    """What a name without a known meaning is worth: little, unless nothing else can be the time."""
+    """Returns what a name without a known meaning is worth: little, unless nothing else can be the time."""
     if not is_alone:
         return _NOT_SURE, "one of several times"
     words = time_words(column.name)
@@ -143,20 +129,17 @@ def _unknown_meaning(column: Column, is_linked: bool, is_alone: bool) -> tuple[f
         return 0.85, "the only time of its table"
     if is_linked and words[-1:] and words[-1] in TIME_WORDS:
         return 0.75, "the only time of a table that points to others"
-    if is_linked and _is_sorted(column):
+    cells = column.cells
+    is_sorted = (
+        column.kind == "time" and len(cells) > 1 and pc.all(pc.less_equal(cells[:-1], cells[1:])).as_py()
+    )
+    if is_linked and is_sorted:
         return 0.72, "the only time of a table that points to others, and in its order"
     return _NOT_SURE, "the only time of its table"
 
 
-def _is_sorted(column: Column) -> bool:
-    cells = column.cells
-    return bool(
-        column.kind == "time" and len(cells) > 1 and pc.all(pc.less_equal(cells[:-1], cells[1:])).as_py()
-    )
-
-
 def _meaning(name: str, noun: Noun) -> tuple[float, str]:
-    """What the name says the time is of, as a strength and in words; 0 if it does not say."""
+    """Returns what the name says the time is of, as a strength and in words; 0 if it does not say."""
     core = [singular(word) for word in time_words(name) if word not in TIME_WORDS]
     own = {_stem(word) for word in noun}
     if any(map(_OTHER_PARTS.search, split(name))) or any(word in _OTHER_MEANING for word in core):

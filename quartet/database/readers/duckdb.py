@@ -4,131 +4,81 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
+from quartet.database.readers.address import Address
 from quartet.database.readers.engine import (
     Catalogue,
-    Column,
     DeclaredTable,
-    Link,
+    Engine,
     QueryError,
-    left_out,
+    declared_tables,
     literal,
     quote,
-    read_columns,
     scale_of,
-    without_infinity,
 )
-from quartet.errors import ResourceError, UsageError, did_you_mean
+from quartet.errors import ResourceError
 from quartet.findings import Finding
 
-_DECIMALS = frozenset(["DECIMAL", "HUGEINT", "UHUGEINT"])
-_TEXT = frozenset(["UUID", "ENUM", "JSON"])
-_TIMES = frozenset(
-    ["TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS", "TIMESTAMP WITH TIME ZONE", "DATE"]
-)
-
+_DECIMALS = ("DECIMAL", "HUGEINT", "UHUGEINT")
+_TEXT = ("UUID", "ENUM", "JSON")
+_TIMES = ("TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS", "TIMESTAMP WITH TIME ZONE", "DATE")
 _SEALED = {"enable_external_access": "false", "autoload_known_extensions": "false"}
+_HERE = "WHERE schema_name = {schema} AND database_name = current_database()"
+_COLUMNS = f"""
+SELECT c.table_name, c.column_name AS name, c.data_type AS type
+FROM (SELECT * FROM duckdb_columns() {_HERE} AND NOT internal) c
+JOIN (SELECT * FROM duckdb_tables() {_HERE} AND NOT internal) t USING (table_oid)
+ORDER BY table_oid, column_index
+"""
+_KEYS = f"""
+SELECT table_name, lower(constraint_type[1]) AS kind, constraint_column_names AS columns,
+       schema_name AS target_schema, referenced_table AS target, referenced_column_names AS target_columns
+FROM duckdb_constraints() {_HERE} AND constraint_type IN ('PRIMARY KEY', 'FOREIGN KEY')
+"""
+_VIEWS = f"SELECT view_name AS name FROM duckdb_views() {_HERE} AND NOT internal ORDER BY view_name"
+_SCHEMAS = "SELECT schema_name AS name FROM duckdb_schemas() WHERE NOT internal"
 
 
 @contextmanager
-def open_duckdb(path: Path, schema: str, location: str) -> Iterator[DuckdbEngine]:
-    """The open file, unable to write or to reach anything else."""
+def open_duckdb(address: Address) -> Iterator[Engine]:
+    """Opens a file, unable to write or to reach anything else."""
     import duckdb
 
     try:
-        connection = duckdb.connect(path, read_only=True, config=_SEALED)
+        connection = duckdb.connect(address.path, read_only=True, config=_SEALED)
     except duckdb.Error as error:
         raise ResourceError(
             "R02",
-            f'"{location}" cannot be opened: {_reason(error)}',
+            f'"{address.location}" cannot be opened: {_reason(error)}',
             "close the program that has it open, or write it with a version of DuckDB that this one reads",
         ) from None
     with closing(connection):
         connection.execute("SET TimeZone = 'UTC'")
-        yield DuckdbEngine(connection, schema, location)
+        yield _DuckdbEngine(connection, address.schema, address.location)
 
 
 def _reason(error: Exception) -> str:
     return str(error).strip().splitlines()[0]
 
 
-class DuckdbEngine:
-    """An open DuckDB file, and one schema of it."""
-
-    def __init__(self, connection: Any, schema: str, location: str) -> None:
-        self._connection = connection
-        self._schema = schema
-        self._location = location
-
+class _DuckdbEngine(Engine):
     def catalogue(self) -> Catalogue:
-        self._check_schema()
-        columns: dict[str, list[Column]] = {}
-        for row in self._listed("columns"):
-            columns.setdefault(row["table_name"], []).append(Column(row["column_name"], row["data_type"]))
-        names = [row["table_name"] for row in self._listed("tables")]
-        views = sorted(row["view_name"] for row in self._listed("views"))
-        keys = self._listed("constraints")
-        return Catalogue(
-            self._schema,
-            {name: self._declared(name, columns[name], keys) for name in names},
-            left_out(self._schema, "views", views),
+        self._check_schema({"main", *(row["name"] for row in self._rows(_SCHEMAS))})
+        columns, keys, views = (
+            self._rows(sql.format(schema=literal(self._schema))) for sql in (_COLUMNS, _KEYS, _VIEWS)
         )
-
-    def _check_schema(self) -> None:
-        known = [
-            row["schema_name"]
-            for row in self._rows("SELECT schema_name FROM duckdb_schemas() WHERE NOT internal")
-        ]
-        if self._schema not in {"main", *known}:
-            raise UsageError(
-                "C01",
-                f'there is no schema "{self._schema}" in "{self._location}"'
-                + did_you_mean(self._schema, {"main", *known}),
-            )
-
-    def _declared(self, name: str, columns: list[Column], keys: list[dict[str, Any]]) -> DeclaredTable:
-        mine = [row for row in keys if row["table_name"] == name]
-        primary = [row for row in mine if row["constraint_type"] == "PRIMARY KEY"]
-        foreign = [row for row in mine if row["constraint_type"] == "FOREIGN KEY"]
-        return DeclaredTable(
-            name,
-            tuple(columns),
-            tuple(primary[0]["constraint_column_names"]) if primary else (),
-            tuple(
-                Link(
-                    tuple(row["constraint_column_names"]),
-                    self._schema,
-                    row["referenced_table"],
-                    tuple(row["referenced_column_names"]),
-                )
-                for row in foreign
-            ),
-        )
+        left_out = self._left_out("views", [row["name"] for row in views])
+        return Catalogue(self._schema, declared_tables(columns, keys), left_out)
 
     def read(self, table: DeclaredTable, keys: frozenset[str]) -> tuple[pa.Table, list[Finding]]:
         source = f"{quote(self._schema)}.{quote(table.name)}"
-        is_finite = {c.name: f"isfinite({quote(c.name)})" for c in table.columns if c.type in _TIMES}
-        times, infinite = without_infinity(self.query, table, source, is_finite)
-        expressions = {c.name: times.get(c.name) or _expression(c, c.name in keys) for c in table.columns}
-        rows, findings = read_columns(self.query, table, source, expressions, "CAST({} AS VARCHAR)".format)
-        return rows, infinite + findings
-
-    def _listed(self, what: str) -> list[dict[str, Any]]:
-        """The rows of `duckdb_tables()` and its like for this schema."""
-        return self._rows(
-            f"SELECT * FROM duckdb_{what}() WHERE schema_name = {literal(self._schema)} "
-            "AND database_name = current_database()"
-            + ("" if what == "constraints" else " AND NOT internal")
-            + (" ORDER BY column_index" if what == "columns" else "")
-        )
-
-    def _rows(self, sql: str) -> list[dict[str, Any]]:
-        rows: list[dict[str, Any]] = self.query(sql).to_pylist()
-        return rows
+        expressions = {name: _expression(name, kind, name in keys) for name, kind in table.columns.items()}
+        is_finite = {
+            name: f"isfinite({quote(name)})" for name, kind in table.columns.items() if kind in _TIMES
+        }
+        return self._read(table, source, expressions, is_finite, "VARCHAR")
 
     def query(self, sql: str) -> pa.Table:
         import duckdb
@@ -139,9 +89,8 @@ class DuckdbEngine:
             raise QueryError(_reason(error), "check that the file is whole") from None
 
 
-def _expression(column: Column, is_key: bool) -> str:
-    name = quote(column.name)
-    kind = column.type.partition("(")[0]
+def _expression(name: str, declared: str, is_key: bool) -> str:
+    name, kind = quote(name), declared.partition("(")[0]
     if kind in _TEXT:
         return f"CAST({name} AS VARCHAR)"
     if kind == "INTERVAL":
@@ -152,4 +101,4 @@ def _expression(column: Column, is_key: bool) -> str:
         return f"CAST({name} AS DOUBLE)"
     # Without its last zeros a decimal is written in one way only, as equal keys must be.
     text = f"rtrim(rtrim(CAST({name} AS VARCHAR), '0'), '.')"
-    return text if scale_of(column.type) else f"CAST({name} AS BIGINT)"
+    return text if scale_of(declared) else f"CAST({name} AS BIGINT)"

@@ -1,36 +1,25 @@
-"""What every SQL database has to say of itself, and how it is asked.
-
-An `Engine` is one open, read-only connection that sees one state of the database: it lists its
-tables (`Catalogue`) and reads them one by one.
-"""
+"""Engine: one open SQL database, which lists its tables and reads them one by one."""
 
 from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Callable, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow as pa
 
-from quartet.errors import ResourceError
+from quartet.errors import ResourceError, UsageError, did_you_mean
 from quartet.findings import Finding, note, warning
 
-Query = Callable[[str], pa.Table]
-
-
-@dataclass(frozen=True)
-class Column:
-    """A column and its type, in the words of its database."""
-
-    name: str
-    type: str
+Rows = list[dict[str, Any]]
 
 
 @dataclass(frozen=True)
 class Link:
-    """A declared foreign key. It may lead out of what is read; no `references`: the primary key."""
+    """A declared foreign key. It may lead out of what is read; without `references`, to the primary key."""
 
     columns: tuple[str, ...]
     schema: str
@@ -40,8 +29,10 @@ class Link:
 
 @dataclass(frozen=True)
 class DeclaredTable:
+    """A table and the types of its columns, in the words of its database."""
+
     name: str
-    columns: tuple[Column, ...]
+    columns: Mapping[str, str]
     primary_key: tuple[str, ...] = ()
     links: tuple[Link, ...] = ()
 
@@ -56,7 +47,7 @@ class Catalogue:
 
 
 class QueryError(Exception):
-    """What a database said instead of giving rows, and what may help."""
+    """The reason why a database refused a query, and what may help."""
 
     def __init__(self, reason: str, fix: str) -> None:
         super().__init__(reason)
@@ -64,119 +55,125 @@ class QueryError(Exception):
         self.fix = fix
 
 
-class Engine(Protocol):
+class Engine(ABC):
+    """An open, read-only connection that sees one state of one schema of a database."""
+
+    def __init__(self, connection: Any, schema: str, location: str) -> None:
+        self._connection = connection
+        self._schema = schema
+        self._location = location
+
+    @abstractmethod
     def catalogue(self) -> Catalogue: ...
 
+    @abstractmethod
     def read(self, table: DeclaredTable, keys: frozenset[str]) -> tuple[pa.Table, list[Finding]]:
-        """The rows of a table; `keys` are its columns that name rows, which must stay exact."""
-        ...
+        """Returns the rows of a table; `keys` are the columns that name rows, which must stay exact."""
+
+    @abstractmethod
+    def query(self, sql: str) -> pa.Table:
+        """Returns the rows of a query, or raises a `QueryError`."""
+
+    def _rows(self, sql: str) -> Rows:
+        rows: Rows = self.query(sql).to_pylist()
+        return rows
+
+    def _check_schema(self, known: Iterable[str]) -> None:
+        if self._schema not in known:
+            meant = did_you_mean(self._schema, known)
+            raise UsageError("C01", f'there is no schema "{self._schema}" in "{self._location}"{meant}')
+
+    def _left_out(self, kind: str, names: list[str]) -> tuple[Finding, ...]:
+        """Returns the note on what is not a table, if there is any."""
+        if not names:
+            return ()
+        text = f"left out, because only tables are read: {kind} {', '.join(map(quote, names))}"
+        return (note("S19", self._schema, text, len(names), "to use one, copy it into a table"),)
+
+    def _read(
+        self,
+        table: DeclaredTable,
+        source: str,
+        expressions: Mapping[str, str],
+        is_finite: Mapping[str, str],
+        text: str,
+    ) -> tuple[pa.Table, list[Finding]]:
+        """Returns the rows of a table by one expression for each column.
+
+        Times that fail the test `is_finite` are read as empty; a column that the driver cannot bring is
+        read as the type `text` instead.
+        """
+        findings = []
+        if is_finite:
+            tests = [f"count(*) FILTER (WHERE NOT ({test}))" for test in is_finite.values()]
+            counts = self.query(f"SELECT {', '.join(tests)} FROM {source}")
+            for name, (count,) in zip(is_finite, (c.to_pylist() for c in counts.columns), strict=True):
+                where = f"{table.name}.{name}"
+                message = f"{where}: infinite or out-of-range times in {count:,} rows; they are read as empty"
+                findings += [warning("V02", where, message, count)] if count else []
+        finite = {name: f"CASE WHEN {test} THEN {quote(name)} END" for name, test in is_finite.items()}
+        expressions = {**expressions, **finite}
+        failed: dict[str, str] = {}
+        try:
+            rows = self.query(f"SELECT {', '.join(expressions.values())} FROM {source}")
+        except QueryError as first:
+            for name, expression in expressions.items():
+                try:
+                    self.query(f"SELECT {expression} FROM {source}")
+                except QueryError as error:
+                    failed[name] = error.reason
+            expressions |= {name: f"CAST({quote(name)} AS {text})" for name in failed}
+            try:
+                rows = self.query(f"SELECT {', '.join(expressions.values())} FROM {source}")
+            except QueryError:
+                raise first from None
+        for name, reason in failed.items():
+            where = f"{table.name}.{name}"
+            message = f"{where} ({table.columns[name]}) is read as text: {reason}"
+            findings.append(note("V11", where, message, rows.num_rows))
+        return rows.rename_columns(list(expressions)), findings
 
 
-def left_out(schema: str, kind: str, names: list[str]) -> tuple[Finding, ...]:
-    """The note on what is not a table, if there is any."""
-    if not names:
-        return ()
-    listed = ", ".join(quote(name) for name in names)
-    fix = "to use one, copy it into a table"
-    return (note("S19", schema, f"left out, because only tables are read: {kind} {listed}", len(names), fix),)
+def declared_tables(columns: Rows, keys: Rows) -> dict[str, DeclaredTable]:
+    """Returns the tables of a catalogue's columns (`table_name`, `name`, `type`) and its keys.
 
-
-# How rows are asked for
+    A key has a `kind` (p for primary, f for foreign), `columns`, `target_schema`, `target` and `target_columns`.
+    """
+    tables = {}
+    for name in dict.fromkeys(row["table_name"] for row in columns):
+        mine = [row for row in keys if row["table_name"] == name]
+        tables[name] = DeclaredTable(
+            name,
+            {row["name"]: row["type"] for row in columns if row["table_name"] == name},
+            next((tuple(row["columns"]) for row in mine if row["kind"] == "p"), ()),
+            tuple(
+                Link(tuple(row["columns"]), row["target_schema"], row["target"], tuple(row["target_columns"]))
+                for row in mine
+                if row["kind"] == "f"
+            ),
+        )
+    return tables
 
 
 def quote(name: str) -> str:
-    """A name as an SQL identifier."""
+    """Returns a name as an SQL identifier."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def literal(text: str) -> str:
-    """A text as an SQL literal."""
+    """Returns a text as an SQL literal."""
     return "'" + text.replace("'", "''") + "'"
 
 
-def select(expressions: Mapping[str, str], source: str) -> str:
-    return f"SELECT {', '.join(expressions.values())} FROM {source}"
-
-
-def read_columns(
-    query: Query,
-    table: DeclaredTable,
-    source: str,
-    expressions: Mapping[str, str],
-    as_text: Callable[[str], str],
-) -> tuple[pa.Table, list[Finding]]:
-    """The rows of a table; a column that the driver cannot bring is asked for as text instead."""
-    failed: dict[str, str] = {}
-    try:
-        rows = query(select(expressions, source))
-    except QueryError as error:
-        failed = _failing(query, expressions, source)
-        texts = {name: as_text(quote(name)) for name in failed}
-        rows = _read_again(query, select({**expressions, **texts}, source), error)
-    types = {column.name: column.type for column in table.columns}
-    return rows.rename_columns(list(expressions)), [
-        note(
-            "V11",
-            f"{table.name}.{name}",
-            f"{table.name}.{name} ({types[name]}) is read as text: {reason}",
-            rows.num_rows,
-        )
-        for name, reason in failed.items()
-    ]
-
-
-def _read_again(query: Query, sql: str, first: QueryError) -> pa.Table:
-    """The rows after all, or else the first error, which says most."""
-    try:
-        return query(sql)
-    except QueryError:
-        raise first from None
-
-
-def _failing(query: Query, expressions: Mapping[str, str], source: str) -> dict[str, str]:
-    """The columns that cannot be read even alone, each with the reason."""
-    failed = {}
-    for name, expression in expressions.items():
-        try:
-            query(select({name: expression}, source))
-        except QueryError as error:
-            failed[name] = error.reason
-    return failed
-
-
-def without_infinity(
-    query: Query, table: DeclaredTable, source: str, is_finite: Mapping[str, str]
-) -> tuple[dict[str, str], list[Finding]]:
-    """Expressions that give null for a time that no calendar holds, and how many there are."""
-    if not is_finite:
-        return {}, []
-    counts = query(
-        select({name: f"count(*) FILTER (WHERE NOT ({test}))" for name, test in is_finite.items()}, source)
-    )
-    findings = [
-        warning(
-            "V02",
-            f"{table.name}.{name}",
-            f"{table.name}.{name}: infinite or out-of-range times in {count:,} rows; they are read as empty",
-            count,
-        )
-        for name, column in zip(is_finite, counts.columns, strict=True)
-        if (count := column[0].as_py())
-    ]
-    return {name: f"CASE WHEN {test} THEN {quote(name)} END" for name, test in is_finite.items()}, findings
-
-
 def scale_of(type_: str) -> int | None:
-    """The declared number of decimals of `numeric(10,2)`: 2; of `numeric(10)`: 0; of `numeric`: None."""
+    """Returns the declared number of decimals of `numeric(10,2)`: 2; of `numeric(10)`: 0; of `numeric`: None."""
     _, bracket, parameters = type_.partition("(")
-    if not bracket:
-        return None
     _, comma, scale = parameters.rstrip(") ").partition(",")
-    return int(scale) if comma else 0
+    return None if not bracket else int(scale) if comma else 0
 
 
 def driver(module: str, package: str) -> Any:
-    """An optional module, or how to install it."""
+    """Imports an optional module; the error says how to install it."""
     try:
         return importlib.import_module(module)
     except ImportError:
@@ -188,14 +185,12 @@ def driver(module: str, package: str) -> Any:
 
 
 def driver_errors() -> tuple[type[Exception], ...]:
-    """What an ADBC driver raises: its own errors, or Arrow's in the middle of a stream."""
+    """Returns the errors of an ADBC driver: its own, or Arrow's in the middle of a stream."""
     return (driver("adbc_driver_manager", "adbc-driver-manager").Error, OSError, pa.ArrowException)
 
 
 def reason_of(error: Exception) -> str:
-    """The words of the database in an error of its driver, without the driver's own."""
+    """Returns the words of the database in an error of its driver, without the driver's own."""
     first, *_ = str(error).strip().splitlines()
-    said = re.search(r"(?:ERROR|FATAL):\s+(.*)", first)
-    if said:
-        return said[1]
-    return re.sub(r"^[A-Z_]+: |\[\w+\] |Failed to [a-z ]+: ", "", first).strip()
+    reason = re.search(r"(?:ERROR|FATAL):\s+(.*)", first)
+    return reason[1] if reason else re.sub(r"^[A-Z_]+: |\[\w+\] |Failed to [a-z ]+: ", "", first).strip()

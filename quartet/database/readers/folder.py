@@ -15,7 +15,7 @@ from quartet.errors import SchemaError, UsageError
 from quartet.findings import Finding, note, warning
 
 # A manifest comes with the data, perhaps from another program; quartet.yaml was written for us.
-MANIFESTS = {"manifest.yaml": DECLARED, "quartet.yaml": CONFIRMED}
+_MANIFESTS = {"manifest.yaml": DECLARED, "quartet.yaml": CONFIRMED}
 _CSV = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".csv.bz2", ".tsv.bz2")
 _PARQUET = (".parquet", ".pq")
 # "NA" in a column of numbers is an empty cell; in a column of text it may be Namibia.
@@ -24,56 +24,42 @@ _EMPTY_NUMBERS = [*_EMPTY_TEXT, "NA", "N/A", "NaN", "nan", "None"]
 
 
 def read_folder(folder: Path) -> Source:
-    """Every CSV and Parquet file of a folder as a table, with the schema of its manifest if it has one."""
+    """Reads every CSV and Parquet file of a folder as a table, with the schema of its manifest if it has one."""
     files = _table_files(folder)
     if not files:
-        raise SchemaError(
-            "S01", f'no tables found in "{folder}"', "give a folder of .parquet/.csv or a database URL"
-        )
+        fix = "give a folder of .parquet/.csv or a database URL"
+        raise SchemaError("S01", f'no tables found in "{folder}"', fix)
+    manifests = [name for name in _MANIFESTS if (folder / name).is_file()]
+    if len(manifests) > 1:
+        raise UsageError("C01", f'"{folder}" has two schemas: {" and ".join(manifests)}', "keep one of them")
     tables, findings = {}, []
     for name, parts in files.items():
-        tables[name], found = _read_table(name, parts)
-        findings += found
-    return Source(tables, _manifest(folder), str(folder), _task_folder(folder), tuple(findings))
-
-
-def _manifest(folder: Path) -> Schema:
-    found = [name for name in MANIFESTS if (folder / name).is_file()]
-    if len(found) > 1:
-        raise UsageError("C01", f'"{folder}" has two schemas: {" and ".join(found)}', "keep one of them")
-    return Schema.read(folder / found[0], MANIFESTS[found[0]]) if found else Schema()
-
-
-def _task_folder(folder: Path) -> Path | None:
+        tables[name], noticed = _read_table(name, parts)
+        findings += noticed
+    schema = Schema.read(folder / manifests[0], _MANIFESTS[manifests[0]]) if manifests else Schema()
     tasks = folder / "tasks"
-    return tasks if any(tasks.glob("*/manifest.yaml")) else None
+    has_tasks = any(tasks.glob("*/manifest.yaml"))
+    return Source(tables, schema, str(folder), tasks if has_tasks else None, tuple(findings))
 
 
 def _table_files(folder: Path) -> dict[str, list[Path]]:
-    """Table name -> its files, in the order of the names."""
-    found: dict[str, list[Path]] = {}
-    for path in _shown(folder):
-        parts = [part for part in (_shown(path) if path.is_dir() else [path]) if _is_table(part)]
-        if not parts:
-            continue
+    """Returns the files of each table, in the order of the names; hidden files are left alone."""
+
+    def shown(inside: Path) -> list[Path]:
+        return sorted(path for path in inside.iterdir() if not path.name.startswith("."))
+
+    files: dict[str, list[Path]] = {}
+    for path in shown(folder):
+        parts = [p for p in (shown(path) if path.is_dir() else [path]) if p.is_file() and _suffix(p)]
         name = path.name[: len(path.name) - len(_suffix(path))]
-        if name in found:
-            first = found[name][0]
+        if parts and name in files:
+            first = files[name][0]
             first = first if first.parent == folder else first.parent
-            raise SchemaError(
-                "S15", f'two files give a table "{name}": {first.name} and {path.name}', "remove one"
-            )
-        found[name] = parts
-    return found
-
-
-def _shown(folder: Path) -> list[Path]:
-    """What is in a folder, without the hidden files that editors and file managers leave."""
-    return sorted(path for path in folder.iterdir() if not path.name.startswith("."))
-
-
-def _is_table(path: Path) -> bool:
-    return path.is_file() and _suffix(path) != ""
+            text = f'two files give a table "{name}": {first.name} and {path.name}'
+            raise SchemaError("S15", text, "remove one")
+        if parts:
+            files[name] = parts
+    return files
 
 
 def _suffix(path: Path) -> str:
@@ -81,78 +67,75 @@ def _suffix(path: Path) -> str:
 
 
 def _read_table(name: str, parts: list[Path]) -> tuple[pa.Table, list[Finding]]:
-    """The parts as one table. A column that is text in one CSV file is text in all of them."""
+    """Reads the parts as one table. A column that is text in one CSV file is text in all of them."""
     tables, findings = _read_parts(name, parts, frozenset())
-    mixed = _partly_text(tables)
-    if mixed:
-        tables, findings = _read_parts(name, parts, mixed)
-    return _joined(name, tables), list(dict.fromkeys(findings))
-
-
-def _joined(name: str, tables: list[pa.Table]) -> pa.Table:
     if len(tables) == 1:
-        return tables[0]  # also with repeated names, which are refused later with their own message
+        return tables[0], findings  # also with repeated names, which are refused later with their own message
+    fields = [field for table in tables for field in table.schema if not pa.types.is_null(field.type)]
+    text = {field.name for field in fields if pa.types.is_string(field.type)}
+    mixed = text & {field.name for field in fields if not pa.types.is_string(field.type)}
+    if mixed:
+        tables, findings = _read_parts(name, parts, frozenset(mixed))
     try:
-        return pa.concat_tables(tables, promote_options="permissive")
+        return pa.concat_tables(tables, promote_options="permissive"), list(dict.fromkeys(findings))
     except pa.ArrowException as error:
         reason = str(error).splitlines()[0]
-        raise SchemaError(
-            "S08", f'the files of table "{name}" do not fit together ({reason})', "cast one"
-        ) from None
-
-
-def _partly_text(tables: list[pa.Table]) -> frozenset[str]:
-    text, other = set(), set()
-    for field in (field for table in tables for field in table.schema):
-        if pa.types.is_string(field.type):
-            text.add(field.name)
-        elif not pa.types.is_null(field.type):
-            other.add(field.name)
-    return frozenset(text & other)
+        message = f'the files of table "{name}" do not fit together ({reason})'
+        raise SchemaError("S08", message, "cast one") from None
 
 
 def _read_parts(name: str, parts: list[Path], text: frozenset[str]) -> tuple[list[pa.Table], list[Finding]]:
     tables, findings = [], []
     for path in parts:
+        if _suffix(path) in _PARQUET:
+            tables.append(read_parquet(path))
+            continue
         try:
-            is_csv = _suffix(path) in _CSV
-            table, found = _read_csv(name, path, text) if is_csv else (pq.read_table(path), [])
+            table, noticed = _read_csv(name, path, text)
         except (pa.ArrowException, OSError) as error:
-            reason = str(error).splitlines()[0]
-            raise SchemaError("S01", f"{path} cannot be read ({reason})", "repair the file") from None
+            raise _unreadable(path, error) from None
         tables.append(table)
-        findings += found
+        findings += noticed
     return tables, findings
 
 
+def read_parquet(path: Path) -> pa.Table:
+    try:
+        return pq.read_table(path)
+    except (pa.ArrowException, OSError) as error:
+        raise _unreadable(path, error) from None
+
+
+def _unreadable(path: Path, error: Exception) -> SchemaError:
+    return SchemaError("S01", f"{path} cannot be read ({str(error).splitlines()[0]})", "repair the file")
+
+
 def _read_csv(name: str, path: Path, text_columns: frozenset[str]) -> tuple[pa.Table, list[Finding]]:
-    """A CSV file with the types of its values, except where a number would lose what was written."""
-    content, findings = _valid_utf8(name, path)
+    """Reads a CSV file with the types of its values, except where a number would lose what was written."""
+    findings = []
+    packed = {".gz": "gzip", ".bz2": "bz2"}.get(path.suffix.lower())
+    with pa.input_stream(str(path), compression=packed) as stream:
+        content: bytes = stream.read()
+    try:
+        content.decode()
+    except UnicodeDecodeError:
+        text = content.decode(errors="replace")
+        count = text.count("\ufffd") - content.count("\ufffd".encode())
+        message = f'table "{name}": {count:,} places of {path.name} are not UTF-8 and were replaced'
+        findings.append(warning("V08", name, message, count, "save the file as UTF-8"))
+        content = text.encode()
     table = _parse(content, path, {}, _EMPTY_NUMBERS)
     written = _parse(content, path, {f.name: pa.string() for f in table.schema}, _EMPTY_TEXT)
     for place, field in enumerate(table.schema):
-        text = written.column(place)
-        if pa.types.is_string(field.type) or field.name in text_columns:
-            table = table.set_column(place, field.name, text)
-        elif _is_number(field.type) and _would_lose(text, field.type):
-            table = table.set_column(place, field.name, text)
-            message = (
-                f"{name}.{field.name} is kept as text: as a number it would lose digits or leading zeros"
-            )
-            findings.append(note("S18", f"{name}.{field.name}", message))
+        column = written.column(place)
+        is_lossy = _is_lossy(column, field.type)
+        if pa.types.is_string(field.type) or field.name in text_columns or is_lossy:
+            table = table.set_column(place, field.name, column)
+        if is_lossy and field.name not in text_columns:
+            where = f"{name}.{field.name}"
+            message = f"{where} is kept as text: as a number it would lose digits or leading zeros"
+            findings.append(note("S18", where, message))
     return table, findings
-
-
-def _is_number(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
-
-
-def _would_lose(text: pa.ChunkedArray, kind: pa.DataType) -> bool:
-    """Whether reading the text as a number drops a leading zero (007) or the digits of a long integer."""
-    zeros = pc.any(pc.match_substring_regex(text, r"^[+-]?0\d+$")).as_py()
-    if zeros or pa.types.is_integer(kind):
-        return bool(zeros)
-    return bool(pc.any(pc.match_substring_regex(text, r"^[+-]?\d{16,}$")).as_py())
 
 
 def _parse(content: bytes, path: Path, types: dict[str, pa.DataType], empty: list[str]) -> pa.Table:
@@ -171,16 +154,10 @@ def _parse(content: bytes, path: Path, types: dict[str, pa.DataType], empty: lis
     )
 
 
-def _valid_utf8(name: str, path: Path) -> tuple[bytes, list[Finding]]:
-    """The bytes of the file, unpacked, with what is not UTF-8 replaced and counted."""
-    packed = {".gz": "gzip", ".bz2": "bz2"}.get(path.suffix.lower())
-    with pa.input_stream(str(path), compression=packed) as stream:
-        content: bytes = stream.read()
-    try:
-        content.decode()
-        return content, []
-    except UnicodeDecodeError:
-        text = content.decode(errors="replace")
-        count = text.count("\ufffd") - content.count("\ufffd".encode())
-        message = f'table "{name}": {count:,} places of {path.name} are not UTF-8 and were replaced'
-        return text.encode(), [warning("V08", name, message, count, "save the file as UTF-8")]
+def _is_lossy(text: pa.ChunkedArray, kind: pa.DataType) -> bool:
+    """Whether reading the text as a number drops a leading zero (007) or the digits of a long integer."""
+    is_float = pa.types.is_floating(kind)
+    if not (is_float or pa.types.is_integer(kind)):
+        return False
+    pattern = r"^[+-]?(0\d+|\d{16,})$" if is_float else r"^[+-]?0\d+$"
+    return bool(pc.any(pc.match_substring_regex(text, pattern)).as_py())

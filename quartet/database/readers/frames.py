@@ -14,7 +14,7 @@ from quartet.errors import SchemaError, TimeError, UsageError
 
 
 def read_frames(frames: Mapping[Any, Any]) -> Source:
-    """The frames as a source that declares nothing."""
+    """Returns the frames as a source that declares nothing."""
     tables = {str(name): _to_arrow(str(name), frame) for name, frame in frames.items()}
     return Source(tables, Schema(), "memory")
 
@@ -24,7 +24,10 @@ def _to_arrow(name: str, frame: Any) -> pa.Table:
         return frame
     pandas = sys.modules.get("pandas")  # whoever holds one of its frames has imported it
     if pandas is not None and isinstance(frame, pandas.DataFrame):
-        return _from_pandas(name, frame)
+        columns = [str(column) for column in frame.columns]
+        arrays = [_column(f"{name}.{label}", frame.iloc[:, place]) for place, label in enumerate(columns)]
+        # From arrays, a table keeps repeated names, so that they are refused with their own message.
+        return pa.Table.from_arrays(arrays, names=columns)
     if hasattr(frame, "__arrow_c_stream__"):
         try:
             return pa.table(frame)
@@ -37,13 +40,6 @@ def _to_arrow(name: str, frame: Any) -> pa.Table:
     )
 
 
-def _from_pandas(name: str, frame: Any) -> pa.Table:
-    columns = [str(column) for column in frame.columns]
-    arrays = [_column(f"{name}.{label}", frame.iloc[:, place]) for place, label in enumerate(columns)]
-    # pa.table from a list keeps repeated names, so that they are refused with their own message.
-    return pa.Table.from_arrays(arrays, names=columns)
-
-
 def _column(where: str, series: Any) -> pa.Array | pa.ChunkedArray:
     try:
         cells = pa.Array.from_pandas(series)
@@ -52,14 +48,9 @@ def _column(where: str, series: Any) -> pa.Array | pa.ChunkedArray:
         raise SchemaError(
             "V09", f"{where} does not fit in one type ({reason})", "give the column one type, e.g. text"
         ) from None
-    if series.dtype == object and pa.types.is_timestamp(cells.type) and cells.type.tz is not None:
-        _refuse_mixed_zones(where, series)
+    is_zoned = pa.types.is_timestamp(cells.type) and cells.type.tz is not None
+    # Arrow would read a time without a zone as UTC.
+    if is_zoned and series.dtype == object and any(time.tzinfo is None for time in series.dropna()):
+        fix = "give all of them a zone, or none"
+        raise TimeError("T04", f"{where} mixes zone-aware and zone-free values", fix)
     return cells
-
-
-def _refuse_mixed_zones(where: str, series: Any) -> None:
-    """Arrow would read a time without a zone as UTC."""
-    if any(time.tzinfo is None for time in series.dropna()):
-        raise TimeError(
-            "T04", f"{where} mixes zone-aware and zone-free values", "give all of them a zone, or none"
-        )

@@ -8,30 +8,28 @@ key leads into another schema of the search path.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator
 from contextlib import closing, contextmanager, suppress
 from typing import Any
 
 import pyarrow as pa
 
-from quartet.database.readers.address import SECRETS
+from quartet.database.readers.address import SECRETS, Address
 from quartet.database.readers.engine import (
     Catalogue,
-    Column,
     DeclaredTable,
-    Link,
+    Engine,
     QueryError,
+    Rows,
+    declared_tables,
     driver,
     driver_errors,
-    left_out,
     literal,
     quote,
-    read_columns,
     reason_of,
     scale_of,
-    without_infinity,
 )
-from quartet.errors import QuartetError, ResourceError, UsageError, did_you_mean
+from quartet.errors import QuartetError, ResourceError, UsageError
 from quartet.findings import Finding, warning
 
 _TEXT = frozenset(
@@ -47,7 +45,6 @@ _SETTINGS = {
     "synchronize_seqscans": "off",
     "max_parallel_workers_per_gather": "0",
 }
-_CONNECTION_DEFAULTS = {"connect_timeout": "5"}
 
 # Text comes as UTF-8, unless the server itself does not know how its text is written.
 _SET_ENCODING = """
@@ -98,40 +95,33 @@ WHERE c.relnamespace = {schema}::regnamespace AND k.contype IN ('p', 'f') AND k.
 
 
 @contextmanager
-def open_postgresql(connection: Mapping[str, str], schema: str, location: str) -> Iterator[PostgresqlEngine]:
-    """The open database, in one read-only transaction that sees one moment of it."""
+def open_postgresql(address: Address) -> Iterator[Engine]:
+    """Opens a database in one read-only transaction that sees one moment of it."""
     dbapi = driver("adbc_driver_postgresql.dbapi", "adbc-driver-postgresql")
-    words = {**_CONNECTION_DEFAULTS, **connection, "client_encoding": "UTF8"}
-    secrets = [connection[word] for word in SECRETS if connection.get(word)]
-    opened, failure = _connected(dbapi, words)
-    # Raised here and not in a handler: the driver's own words must not hang on to the error.
-    if failure:
-        raise _no_connection(_without(secrets, failure), connection, location)
-    with closing(opened):
-        yield PostgresqlEngine(opened, schema, location, secrets)
-
-
-def _connected(dbapi: Any, words: Mapping[str, str]) -> tuple[Any, str]:
-    """The connection, or the reason why there is none."""
-    try:
-        return dbapi.connect(_connection_text(words), autocommit=True), ""
-    except driver_errors() as error:
-        return None, reason_of(error)
-
-
-def _connection_text(words: Mapping[str, str]) -> str:
+    secrets = [address.connection[word] for word in SECRETS if address.connection.get(word)]
+    words = {"connect_timeout": "5", **address.connection, "client_encoding": "UTF8"}
     escaped = {word: value.replace("\\", "\\\\").replace("'", "\\'") for word, value in words.items()}
-    return " ".join(f"{word}='{value}'" for word, value in escaped.items())
+    failure = ""
+    try:
+        text = " ".join(f"{word}='{value}'" for word, value in escaped.items())
+        connection = dbapi.connect(text, autocommit=True)
+    except driver_errors() as error:
+        failure = _without(secrets, reason_of(error))
+    # Raised here and not in the handler: the driver's own words must not hang on to the error.
+    if failure:
+        raise _no_connection(failure, address)
+    with closing(connection):
+        yield _PostgresqlEngine(connection, address.schema, address.location, secrets)
 
 
-def _no_connection(reason: str, connection: Mapping[str, str], location: str) -> QuartetError:
-    what = f'no connection to "{location}": {reason}'
+def _no_connection(reason: str, address: Address) -> QuartetError:
+    what = f'no connection to "{address.location}": {reason}'
     if "invalid connection option" in reason or re.search(r'database ".*" does not exist', reason):
         return UsageError("C01", what, "correct the name in the URL")
     if re.search(r"authentication failed|password|role .* does not exist", reason):
         return UsageError("C13", what, "correct the user and the password in the URL")
-    place = f"{connection.get('host', 'the default host')}, port {connection.get('port', '5432')}"
-    return ResourceError("R02", what, f"check that the server runs and can be reached at {place}")
+    host, port = (address.connection.get("host", "the default host"), address.connection.get("port", "5432"))
+    return ResourceError("R02", what, f"check that the server runs and can be reached at {host}, port {port}")
 
 
 def _without(secrets: list[str], text: str) -> str:
@@ -140,13 +130,9 @@ def _without(secrets: list[str], text: str) -> str:
     return text
 
 
-class PostgresqlEngine:
-    """An open PostgreSQL database, and one schema of it."""
-
+class _PostgresqlEngine(Engine):
     def __init__(self, connection: Any, schema: str, location: str, secrets: list[str]) -> None:
-        self._connection = connection
-        self._schema = schema
-        self._location = location
+        super().__init__(connection, schema, location)
         self._secrets = secrets
         self._partitioned: set[str] = set()
         # The driver's own transactions cannot go on after an error; these can, by savepoints.
@@ -156,59 +142,57 @@ class PostgresqlEngine:
         self.query(_SET_ENCODING)
 
     def catalogue(self) -> Catalogue:
-        self._check_schema()
-        relations = self._rows(_RELATIONS)
-        self._partitioned = {row["name"] for row in relations if row["kind"] == "p"}
-        columns: dict[str, list[Column]] = {}
-        for row in self._rows(_COLUMNS):
-            columns.setdefault(row["table_name"], []).append(Column(row["name"], row["type"]))
-        keys = self._rows(_KEYS)
-        tables = {
-            row["name"]: _declared(row["name"], columns[row["name"]], keys)
-            for row in relations
-            if row["kind"] in "rp" and row["is_readable"] and row["name"] in columns
-        }
-        return Catalogue(self._schema, tables, self._findings(relations, columns))
-
-    def _check_schema(self) -> None:
         names = [row["name"] for row in self._rows("SELECT nspname::text AS name FROM pg_namespace")]
-        if self._schema not in names:
-            known = [name for name in names if not name.startswith("pg_") and name != "information_schema"]
-            raise UsageError(
-                "C01",
-                f'there is no schema "{self._schema}" in "{self._location}"'
-                + did_you_mean(self._schema, known),
-            )
+        if self._schema not in names:  # then only the user's own are suggested
+            names = [name for name in names if not name.startswith("pg_") and name != "information_schema"]
+        self._check_schema(names)
+        relations, columns, keys = (
+            self._rows(sql.replace("{schema}", literal(quote(self._schema))))
+            for sql in (_RELATIONS, _COLUMNS, _KEYS)
+        )
+        self._partitioned = {row["name"] for row in relations if row["kind"] == "p"}
+        tables = declared_tables(columns, keys)
+        readable = [row["name"] for row in relations if row["kind"] in "rp" and row["is_readable"]]
+        return Catalogue(
+            self._schema,
+            {name: tables[name] for name in readable if name in tables},
+            self._findings(relations, tables.keys()),
+        )
 
-    def _findings(
-        self, relations: list[dict[str, Any]], columns: Mapping[str, list[Column]]
-    ) -> tuple[Finding, ...]:
+    def _findings(self, relations: Rows, with_columns: Collection[str]) -> tuple[Finding, ...]:
         def named(kinds: str) -> list[str]:
             return [row["name"] for row in relations if row["kind"] in kinds]
 
-        empty = [name for name in named("rp") if name not in columns]
+        hidden = []
+        for row in relations:
+            if row["kind"] in "rp" and (row["is_filtered"] or not row["is_readable"]):
+                reason = (
+                    "row security is on, so only the rows that this user may see are read"
+                    if row["is_readable"]
+                    else "this user may not read it, so it is left out"
+                )
+                text, fix = f'table "{row["name"]}": {reason}', "connect as a user who may read it all"
+                hidden.append(warning("S20", row["name"], text, fix=fix))
         return (
-            *left_out(self._schema, "views", named("vm")),
-            *left_out(self._schema, "foreign tables", named("f")),
-            *left_out(self._schema, "tables without columns", empty),
-            *(_hidden_from_user(row) for row in relations if _is_hidden(row)),
+            *self._left_out("views", named("vm")),
+            *self._left_out("foreign tables", named("f")),
+            *self._left_out("tables without columns", [n for n in named("rp") if n not in with_columns]),
+            *hidden,
         )
 
     def read(self, table: DeclaredTable, keys: frozenset[str]) -> tuple[pa.Table, list[Finding]]:
         # ONLY: the rows of an inheriting table are its own, and would be read twice.
         only = "" if table.name in self._partitioned else "ONLY "
         source = f"{only}{quote(self._schema)}.{quote(table.name)}"
-        is_finite = {c.name: _is_finite(c) for c in table.columns if c.type in _TIMES}
-        times, infinite = without_infinity(self.query, table, source, is_finite)
-        expressions = {c.name: times.get(c.name) or _expression(c, c.name in keys) for c in table.columns}
-        rows, findings = read_columns(self.query, table, source, expressions, "CAST({} AS text)".format)
-        return rows, infinite + findings
-
-    def _rows(self, sql: str) -> list[dict[str, Any]]:
-        rows: list[dict[str, Any]] = self.query(
-            sql.replace("{schema}", literal(quote(self._schema)))
-        ).to_pylist()
-        return rows
+        expressions = {name: _expression(name, kind, name in keys) for name, kind in table.columns.items()}
+        # PostgreSQL's times go further than 64-bit microseconds since 1970.
+        is_finite = {
+            name: f"isfinite({quote(name)})"
+            + ("" if kind == "date" else f" AND {quote(name)} < '294247-01-01'")
+            for name, kind in table.columns.items()
+            if kind in _TIMES
+        }
+        return self._read(table, source, expressions, is_finite, "text")
 
     def query(self, sql: str) -> pa.Table:
         self._run("SAVEPOINT before_query")
@@ -229,37 +213,10 @@ class PostgresqlEngine:
             raise QueryError(reason, "check that this user may read the tables, and run again") from None
 
 
-def _is_hidden(row: Mapping[str, Any]) -> bool:
-    return row["kind"] in "rp" and (row["is_filtered"] or not row["is_readable"])
-
-
-def _hidden_from_user(row: Mapping[str, Any]) -> Finding:
-    """The warning that a table, or some of its rows, are not shown to the user of the connection."""
-    name = row["name"]
-    hidden = (
-        "row security is on, so only the rows that this user may see are read"
-        if row["is_readable"]
-        else "this user may not read it, so it is left out"
-    )
-    return warning("S20", name, f'table "{name}": {hidden}', fix="connect as a user who may read it all")
-
-
-def _declared(name: str, columns: list[Column], keys: list[dict[str, Any]]) -> DeclaredTable:
-    mine = [row for row in keys if row["table_name"] == name]
-    primary = next((tuple(row["columns"]) for row in mine if row["kind"] == "p"), ())
-    links = [
-        Link(tuple(row["columns"]), row["target_schema"], row["target"], tuple(row["target_columns"]))
-        for row in mine
-        if row["kind"] == "f"
-    ]
-    return DeclaredTable(name, tuple(columns), primary, tuple(links))
-
-
-def _expression(column: Column, is_key: bool) -> str:
-    name = quote(column.name)
-    kind = column.type.partition("(")[0]
+def _expression(name: str, declared: str, is_key: bool) -> str:
+    name, kind = quote(name), declared.partition("(")[0]
     if kind == "numeric" and is_key:
-        scale = scale_of(column.type)
+        scale = scale_of(declared)
         # Without its last zeros a decimal is written in one way only, as equal keys must be.
         whole = scale is not None and scale <= 0
         return f"CAST({name} AS int8)" if whole else f"CAST(trim_scale({name}) AS text)"
@@ -271,10 +228,3 @@ def _expression(column: Column, is_key: bool) -> str:
         "interval": f"EXTRACT(epoch FROM {name})::float8",
         "oid": f"CAST({name} AS int8)",
     }.get(kind, name)
-
-
-def _is_finite(column: Column) -> str:
-    """Whether a time is one that 64-bit microseconds since 1970 can hold: PostgreSQL goes further."""
-    name = quote(column.name)
-    last = "" if column.type == "date" else f" AND {name} < '294247-01-01'"
-    return f"isfinite({name}){last}"

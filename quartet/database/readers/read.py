@@ -1,68 +1,61 @@
-"""Readers: every kind of source, one `Source`. This page decides which reader a source is for."""
+"""Decides which reader a source is for."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib import import_module
+from os import PathLike
 from pathlib import Path
 
 from quartet.database.source import Source
 from quartet.errors import UsageError, did_you_mean
 
-DEMO = "demo"
+_KINDS = 'a folder of .parquet/.csv, a SQLite or DuckDB file, a database URL, a RelBench name, or "demo"'
 
 
 def read_source(source: object) -> Source:
-    """What the right reader brings back from a dict of frames, a path, a URL, a Hub name or "demo"."""
-    if isinstance(source, Source):
-        return source
+    """Reads a dict of tables, a path, a URL, a Hub name or "demo" with the reader for it."""
     if isinstance(source, Mapping):
         from quartet.database.readers.frames import read_frames
 
         return read_frames(source)
+    if not isinstance(source, (str, PathLike)) or not str(source).strip():
+        kind = "empty" if isinstance(source, str) else f"a {type(source).__name__}"
+        raise UsageError("C02", f"the source is {kind}", f"give {_KINDS}; or a dict of DataFrames")
     text = str(source)
-    if text == DEMO:
-        # By name: the demo makes its labels with `tasks`, which stands above this room.
-        return _read_folder(import_module("quartet.demo").demo_folder())
-    path = Path(text).expanduser()
-    if path.is_dir():
-        return _read_folder(path)
+    try:
+        path = Path(text).expanduser()
+    except RuntimeError as error:  # the home of an unknown user
+        raise UsageError("C09", f'"{text}" cannot be read ({error})', "check the path") from None
+    try:
+        return _read(text, path)
+    except OSError as error:  # no permission, or a text that is no path at all
+        reason = error.strerror or error
+        raise UsageError("C09", f'"{text[:200]}" cannot be read ({reason})', "check the path") from None
+
+
+def _read(text: str, path: Path) -> Source:
+    from quartet.database.readers.folder import read_folder
+    from quartet.database.readers.relbench import is_relbench, read_hub, read_relbench
     from quartet.database.readers.sql import is_sql, read_sql
 
+    if text == "demo":
+        # By name: the demo makes its labels with `tasks`, which stands above this room.
+        path = import_module("quartet.demo").demo_folder()
+    if path.is_dir():
+        return read_relbench(path) if is_relbench(path) else read_folder(path)
     if is_sql(text):
         return read_sql(text)
-    if path.exists() or _looks_like_path(text):
-        raise _unknown(text)
-    from quartet.database.readers.relbench import read_hub
-
-    return read_hub(text)
-
-
-def _read_folder(path: Path) -> Source:
-    from quartet.database.readers.folder import read_folder
-    from quartet.database.readers.relbench import is_relbench, read_relbench
-
-    return read_relbench(path) if is_relbench(path) else read_folder(path)
-
-
-def _looks_like_path(text: str) -> bool:
-    """Whether a source that does not exist was meant as a path, and not as an address of the Hub."""
-    if "/" not in text:
-        return not text.startswith("rel-")
-    return text.startswith((".", "/", "~")) or Path(text).parent.is_dir()
-
-
-def _unknown(text: str) -> UsageError:
-    path = Path(text).expanduser()
     if path.is_file():
-        return UsageError(
+        raise UsageError(
             "S01",
             f'"{text}" is neither a SQLite nor a DuckDB file',
             "give the folder that holds the .parquet/.csv files, or a database URL",
         )
-    beside = [str(path.parent / p.name) for p in path.parent.iterdir()] if path.parent.is_dir() else []
-    return UsageError(
-        "S01",
-        f'there is nothing at "{text}"' + (did_you_mean(str(path), beside) if beside else ""),
-        'give a folder of .parquet/.csv, a SQLite or DuckDB file, a database URL, a RelBench name, or "demo"',
-    )
+    # An address of the Hub has slashes too: text was meant as a path if it begins like one.
+    is_path = text.startswith((".", "~")) or path.is_absolute() or path.parent.is_dir()
+    if path.exists() or (is_path if "/" in text else not text.startswith("rel-")):
+        beside = [str(path.parent / p.name) for p in path.parent.iterdir()] if path.parent.is_dir() else []
+        meant = did_you_mean(str(path), beside) if beside else ""
+        raise UsageError("S01", f'there is nothing at "{text}"{meant}', f"give {_KINDS}")
+    return read_hub(text)

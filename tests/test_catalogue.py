@@ -5,7 +5,6 @@ T05 and T11 to T14 belong to tasks and are tested there.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,7 +13,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from quartet.cli import main
 from quartet.database import Database
 from quartet.database.schema import Schema
 from quartet.errors import DataError, QuartetError, SchemaError, TimeError, UsageError
@@ -118,7 +116,7 @@ CASES = [
           {"customers.csv": "id\nC1\nC2\n", "orders.csv": "customer_id\nC77\nC1\nC91\nC2\nC77\n"},
           "{on_dangling: error, tables: {orders: {fkeys: {customer_id: customers}}}}", SchemaError,
           'orders.customer_id: 3 of 5 values have no row in "customers" (C77, C91). '
-          "Fix: repair the rows, or say on_dangling: drop"),
+          "Fix: repair the rows, or set on_dangling: drop"),
     error("S08", "text and number", {"customers.csv": CUSTOMERS, "orders.csv": "customer_id\nC1\n"},
           about_orders("fkeys: {customer_id: customers}"), SchemaError,
           "orders.customer_id is text, customers.id is int64. Fix: cast one"),
@@ -139,7 +137,7 @@ CASES = [
           'orders.text points to table "log", which has no primary key. '
           'Fix: give log a pkey, or name the column: "log.column"'),
     error("S09", "schema of another database", SHOP, "tables: {order: {pkey: id}}", SchemaError,
-          'the schema file speaks of a table "order" that is not in the database (did you mean "orders"?). '
+          'the schema names a table "order" that is not in the database (did you mean "orders"?). '
           "Fix: correct the name"),
     error("S09", "manifest without its data",
           {"manifest.yaml": MANIFEST, "db/orders.parquet": pa.table({"id": [1]})}, "", SchemaError,
@@ -257,13 +255,13 @@ def write(case: Case, place: Path) -> Path | None:
 
 
 def run_inspect(place: Path, schema: Path | None, monkeypatch: pytest.MonkeyPatch) -> int:
-    """The exit code of `quartet inspect`, which has to come within five seconds."""
+    """The exit code of `quartet inspect`."""
+    from quartet.cli import main
+
     arguments = [str(place), *(["--schema", str(schema)] if schema else [])]
     monkeypatch.setattr("sys.argv", ["quartet", "inspect", *arguments])
-    start = time.perf_counter()
     with pytest.raises(SystemExit) as left:
         main()
-    assert time.perf_counter() - start < 5
     return int(left.value.code or 0)
 
 
@@ -272,43 +270,41 @@ def of(cases: list[Case]) -> pytest.MarkDecorator:
 
 
 @of(ERRORS)
-def test_errors(
-    case: Case, place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_errors(case: Case, place: Path) -> None:
     schema = write(case, place)
-    message = case.says.replace("{place}", str(place))
     with pytest.raises(QuartetError) as caught:
         Database.load(place, schema)
     assert type(caught.value) is case.error
-    assert (str(caught.value), caught.value.code) == (message, case.code)
+    assert (str(caught.value), caught.value.code) == (case.says.replace("{place}", str(place)), case.code)
     assert isinstance(caught.value, DataError)
-    assert run_inspect(place, schema, monkeypatch) == 3
-    assert capsys.readouterr() == ("", f"{message}\n")
 
 
 @of(FINDINGS)
-def test_findings(
-    case: Case, place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_findings(case: Case, place: Path) -> None:
     schema = write(case, place)
-    found = [f for f in Database.load(place, schema).findings if f.code == case.code]
-    assert [(str(f), f.level, f.count) for f in found] == [(case.says, case.level, case.count)]
-    assert run_inspect(place, schema, monkeypatch) == 0
-    out, err = capsys.readouterr()
-    assert err == ""
-    assert case.says in " ".join(out.split())
+    findings = [f for f in Database.load(place, schema).findings if f.code == case.code]
+    assert [(str(f), f.level, f.count) for f in findings] == [(case.says, case.level, case.count)]
 
 
 @of(ACCEPTED)
-def test_accepted(
-    case: Case, place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_accepted(case: Case, place: Path) -> None:
     schema = write(case, place)
     database = Database.load(place, schema)
     assert {r.label: r.rows.tolist() for r in database.relations if r.label in case.links} == case.links
     assert not [f for f in database.findings if f.code == case.code]
-    assert run_inspect(place, schema, monkeypatch) == 0
-    assert capsys.readouterr().err == ""
+
+
+@of([case for case in CASES if case.code in ("S03", "S10", "S16", "T03")])
+def test_the_command_line_shows_the_same(
+    case: Case, place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = run_inspect(place, write(case, place), monkeypatch)
+    out, err = capsys.readouterr()
+    if case.error:
+        assert (code, out, err) == (3, "", f"{case.says}\n")
+    else:
+        assert (code, err) == (0, "")
+        assert case.says in " ".join(out.split())
 
 
 def test_s01_a_source_that_is_not_there(

@@ -215,5 +215,5 @@ def test_unknown_word(shop: Path) -> None:
     with pytest.raises(UsageError) as caught:
         read_sql(f"sqlite:///{shop}?shema=main")
     assert str(caught.value) == (
-        f'error[C01] "sqlite:///{shop}?shema=main": unknown word "shema" (did you mean "schema"?)'
+        f'error[C01] "sqlite:///{shop}?shema=main": unknown parameter "shema" (did you mean "schema"?)'
     )

@@ -102,8 +102,8 @@ def test_empty_cells(cells: list[str], values: list[Any], tmp_path: Path) -> Non
     assert read_cells(tmp_path, *cells) == values
 
 
-def test_a_type_may_change_after_a_million_rows(tmp_path: Path) -> None:
-    table = read_csv(tmp_path, "a\n" + "1\n" * 1_200_000 + "x\n")
+def test_a_type_may_change_after_many_rows(tmp_path: Path) -> None:
+    table = read_csv(tmp_path, "a\n" + "1\n" * 300_000 + "x\n")
     assert table["a"].type == pa.string()
     assert table["a"][-1].as_py() == "x"
 
@@ -175,12 +175,10 @@ def test_hidden_files_are_no_tables(tmp_path: Path) -> None:
 
 
 def test_a_header_without_rows_is_an_empty_table(tmp_path: Path) -> None:
-    source = folder_of(tmp_path, t__csv="id,name\n")
-    assert source.tables["t"].column_names == ["id", "name"]
-    database = Database.of(source)
-    assert [str(f) for f in database.findings if f.code == "S02"] == [
-        'warning[S02] table "t" has 0 rows; kept as an empty type'
-    ]
+    folder_of(tmp_path, t__csv="id,name\n")
+    database = Database.load(tmp_path)
+    assert database["t"].data.column_names == ["id", "name"]
+    assert "S02" in {finding.code for finding in database.findings}
 
 
 @pytest.mark.parametrize(
@@ -311,7 +309,7 @@ def test_quartet_yaml_in_the_folder_confirms(tmp_path: Path) -> None:
     assert source.schema.tables["t"].key_origin == CONFIRMED
     with pytest.raises(UsageError) as caught:
         folder_of(tmp_path, quartet__yaml=MANIFEST + "licence: CC0\n")
-    assert str(caught.value).startswith(f'error[C01] {tmp_path / "quartet.yaml"}: unknown word "licence"')
+    assert str(caught.value).startswith(f'error[C01] {tmp_path / "quartet.yaml"}: unknown field "licence"')
 
 
 def test_two_schemas_in_one_folder(tmp_path: Path) -> None:
@@ -323,9 +321,9 @@ def test_two_schemas_in_one_folder(tmp_path: Path) -> None:
 
 
 def test_a_manifest_of_a_table_that_is_not_there(tmp_path: Path) -> None:
-    source = folder_of(tmp_path, orders__csv="a\n1\n", manifest__yaml="tables: {order: {pkey: a}}")
+    folder_of(tmp_path, orders__csv="a\n1\n", manifest__yaml="tables: {order: {pkey: a}}")
     with pytest.raises(SchemaError) as caught:
-        Database.of(source)
+        Database.load(tmp_path)
     assert str(caught.value) == (
         f'error[S09] the manifest of "{tmp_path}" declares a table "order" without data (did you mean "orders"?)'
     )

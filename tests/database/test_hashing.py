@@ -49,7 +49,7 @@ def columns(draw: st.DrawFn, num_rows: int) -> tuple[pa.ChunkedArray, list[Any]]
     return pa.chunked_array(chunks, kind), cells
 
 
-@examples(300)
+@examples(80)
 @given(st.data(), st.integers(0, 12), st.integers(0, 3), st.text(max_size=8))
 def test_rows_hash_as_their_twin(data: st.DataObject, num_rows: int, num_columns: int, salt: str) -> None:
     drawn = [data.draw(columns(num_rows)) for _ in range(num_columns)]
@@ -58,7 +58,7 @@ def test_rows_hash_as_their_twin(data: st.DataObject, num_rows: int, num_columns
     assert found.tolist() == [hash_row([cells[row] for _, cells in drawn], salt) for row in range(num_rows)]
 
 
-@examples(200)
+@examples(30)
 @given(st.lists(st.integers(0, 2**64 - 1), max_size=20))
 def test_mix_is_splitmix64(values: list[int]) -> None:
     assert mix(np.array(values, dtype=np.uint64)).tolist() == [mix_twin(value) for value in values]

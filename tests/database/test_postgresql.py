@@ -9,11 +9,12 @@ import psycopg
 import pyarrow as pa
 import pytest
 
-from quartet.database import ForeignKey
+from quartet.database import Database, ForeignKey
 from quartet.database.readers.address import parse_address
 from quartet.database.readers.postgresql import open_postgresql
 from quartet.database.readers.sql import read_sql
 from quartet.errors import QuartetError, ResourceError, UsageError
+from quartet.findings import counted
 from tests.postgres import ENCODED_PASSWORD, PASSWORD, USER, NewDatabase, new_database  # noqa: F401
 
 
@@ -234,8 +235,7 @@ def test_only_tables_with_columns_are_read(url: str) -> None:
 
 def test_all_tables_are_of_one_moment(url: str) -> None:
     execute(url, "CREATE TABLE a (x int)", "CREATE TABLE b (x int)", "INSERT INTO b VALUES (1)")
-    address = parse_address(url)
-    with open_postgresql(address.connection, address.schema, address.location) as engine:
+    with open_postgresql(parse_address(url)) as engine:
         tables = engine.catalogue().tables
         engine.read(tables["a"], frozenset())
         execute(url, "INSERT INTO b VALUES (2)")
@@ -246,12 +246,11 @@ def test_all_tables_are_of_one_moment(url: str) -> None:
 
 def test_the_transaction_cannot_write(url: str) -> None:
     execute(url, "CREATE TABLE t (x int)")
-    address = parse_address(url)
-    with open_postgresql(address.connection, address.schema, address.location) as engine:
+    with open_postgresql(parse_address(url)) as engine:
         settings = "SELECT current_setting('transaction_read_only') AS a, current_setting('transaction_isolation') AS b"
         assert engine.query(settings).to_pylist() == [{"a": "on", "b": "repeatable read"}]
         with pytest.raises(Exception, match="cannot execute INSERT in a read-only transaction"):
-            engine._run("INSERT INTO public.t VALUES (1)")
+            engine.query("INSERT INTO public.t VALUES (1) RETURNING x")
 
 
 def test_other_encodings(new_database: NewDatabase) -> None:  # noqa: F811
@@ -260,9 +259,9 @@ def test_other_encodings(new_database: NewDatabase) -> None:  # noqa: F811
     assert read_sql(url).tables["é"].to_pylist() == [{"ü": "ÿ"}]
     url = new_database("ENCODING 'SQL_ASCII' TEMPLATE template0 LC_COLLATE 'C' LC_CTYPE 'C'")
     execute(url, "CREATE TABLE t (c text)", "INSERT INTO t VALUES (E'\\xff' || 'A'), ('B')")
-    source = read_sql(url)
-    assert source.tables["t"].to_pydict() == {"c": ["\ufffdA", "B"]}
-    assert [(finding.code, finding.count) for finding in source.findings] == [("V08", 1)]
+    database = Database.load(url)
+    assert database["t"].data.to_pydict() == {"c": ["\ufffdA", "B"]}
+    assert counted(database.findings, "V08", "t.c") == 1
 
 
 # Refusals
@@ -345,10 +344,9 @@ def test_unknown_database(url: str) -> None:
 
 def test_a_lost_connection(url: str) -> None:
     execute(url, "CREATE TABLE t (x int)")
-    address = parse_address(url)
 
     def read_and_lose() -> None:
-        with open_postgresql(address.connection, address.schema, address.location) as engine:
+        with open_postgresql(parse_address(url)) as engine:
             table = engine.catalogue().tables["t"]
             own = engine.query("SELECT pg_backend_pid() AS pid")["pid"][0].as_py()
             execute(url, f"SELECT pg_terminate_backend({own}, 5000)")

@@ -16,11 +16,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from quartet.database import ForeignKey
+from quartet.database import Database, ForeignKey
+from quartet.database.readers.address import parse_address
 from quartet.database.readers.sql import read_sql
 from quartet.database.readers.sqlite import _expression, open_sqlite
 from quartet.errors import ResourceError
-from quartet.findings import Finding
+from quartet.findings import Finding, counted
 
 MANY = 70_000  # more rows than the driver brings at once
 
@@ -187,11 +188,9 @@ def test_nine_digits_of_a_second(path: Path) -> None:
 
 def test_broken_text_is_replaced_and_counted(path: Path) -> None:
     execute(path, "CREATE TABLE t (c TEXT)", "INSERT INTO t VALUES ('é'), (CAST(x'FF41' AS TEXT)), (NULL)")
-    source = read_sql(str(path))
-    assert source.tables["t"].column("c").to_pylist() == ["é", "\ufffdA", None]
-    assert [str(finding) for finding in source.findings] == [
-        "warning[V08] t.c: 1 values are not valid UTF-8; the broken bytes are replaced"
-    ]
+    database = Database.load(path)
+    assert database["t"].data["c"].to_pylist() == ["é", "\ufffdA", None]
+    assert counted(database.findings, "V08", "t.c") == 1
 
 
 def test_a_thousand_columns(path: Path) -> None:
@@ -370,7 +369,7 @@ def test_what_a_living_writer_has_committed_is_read(path: Path, writer: Any) -> 
 
 def test_all_tables_are_of_one_moment(path: Path, writer: Any) -> None:
     writer("CREATE TABLE u (x INTEGER)")
-    with open_sqlite(path, "main", "x") as engine:
+    with open_sqlite(parse_address(str(path))) as engine:
         tables = engine.catalogue().tables
         engine.read(tables["t"], frozenset())
         writer("INSERT INTO u VALUES (5)")
@@ -397,7 +396,7 @@ def test_a_file_written_to_meanwhile_is_reported(path: Path) -> None:
     write_ahead(path)
 
     def read_while_written() -> None:
-        with open_sqlite(path, "main", "x") as engine:
+        with open_sqlite(parse_address(str(path))) as engine:
             engine.catalogue()
             execute(path, "INSERT INTO t VALUES (2)")
 

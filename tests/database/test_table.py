@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from quartet.database import FACTS, Table, TableSchema, TimeColumn, canonical, is_plain
+from quartet.database import ForeignKey, Table, TableSchema, TimeColumn, canonical, is_plain
 from quartet.database.table import build_table
 from quartet.errors import QuartetError, SchemaError, TimeError
 from quartet.findings import Finding, counted
@@ -223,19 +223,6 @@ def test_keys_that_are_unique(key: tuple[str, ...], cells: dict[str, Any]) -> No
             "Fix: fill it in or choose another key",
         ),
         (
-            {"primary_key": ("a",)},
-            {"a": [1.5, 2.0]},
-            SchemaError,
-            "error[S08] t.a is a decimal column with 1 values that are not whole (1.5) and cannot be a key. "
-            "Fix: choose another column",
-        ),
-        (
-            {"primary_key": ("a",)},
-            {"a": [[1], [2]]},
-            SchemaError,
-            "error[S08] t.a is a list<item: int64>, which cannot be a key. Fix: choose another column",
-        ),
-        (
             {"available_at": "a"},
             {"a": ["2024-01-01"]},
             TimeError,
@@ -258,7 +245,34 @@ def test_tables_that_are_refused(
     assert str(caught.value) == message
 
 
-def test_no_key_is_a_warning_until_it_is_settled() -> None:
-    text = 'table "t" has no primary key; rows get content keys and cannot be prediction targets'
-    assert [str(f) for f in build({"a": [1]})[1]] == [f"warning[S05] {text}"]
-    assert [str(f) for f in build({"a": [1]}, settled=FACTS)[1]] == [f"note[S05] {text}"]
+# --- the column that names the rows ---------------------------------------------------------------
+
+CITIES = ["Lyon", "Köln", "Oslo", "Bern", "Rome", "Nice", "Graz", "Brno", "Turku", "Gdańsk", "Porto", "Malmö"]
+
+
+@pytest.mark.parametrize(
+    ("columns", "expected"),
+    [
+        ({"remark": CITIES, "title": CITIES, "name": CITIES}, "title"),
+        ({"mayor_name": CITIES, "town_name": CITIES}, "town_name"),
+        ({"mayor_name": CITIES, "x": CITIES}, "mayor_name"),
+        ({"DisplayName": CITIES}, "DisplayName"),
+        ({"name": ["A", "B"] * 6, "code": CITIES}, "code"),  # not one for each row
+        ({"name": ["A", *CITIES[1:-1], "A"]}, "name"),  # nearly
+        ({"name": [None] * 6 + CITIES[:6]}, None),  # half of the rows have none
+        ({"name": [f"{city} " + "and so on " * 9 for city in CITIES]}, None),  # long
+        ({"website_url": CITIES, "postcode": CITIES}, None),
+        ({"number": [f"{i:03}" for i in range(12)]}, None),  # no letters
+        ({"name": list(range(12))}, None),
+        ({"parent": CITIES}, None),  # a link
+    ],
+)
+def test_the_column_by_which_people_know_the_rows(columns: dict[str, Any], expected: str | None) -> None:
+    link = ForeignKey(("parent",), "towns")
+    facts = TableSchema(("id",), (link,) if "parent" in columns else ())
+    table, _ = build_table("towns", pa.table({"id": list(range(12)), **columns}), facts)
+    assert table.name_column == expected
+
+
+def test_an_empty_table_has_no_names() -> None:
+    assert build({"name": pa.array([], pa.string())})[0].name_column is None

@@ -1,16 +1,8 @@
-"""Past labels: the labels of a task that are already known, as one more table of its database.
+"""Past labels: the labels of a task that are already known, as one more table `known_labels` of its database.
 
-    known_labels
-      entity    links to the entity table
-      known_at  when the label became known: the end of its window
-      label     what it was
-
-A row of this table is like any other: samplers find it, features are fitted to it, and the causal predicate decides
-who sees it. No seed sees its own label, nor one whose window is still open.
-
-Labels of a forecast are made by the task's SQL at times that depend neither on the data nor on who is asked about, and
-each from what was known when its window closed. So they reach as far as the data do: also where no split has a
-seed, and in a database that has grown since training.
+Each row links to its `entity` and is known from `known_at` on, when the window of the `label` has closed. It is like
+any other row: samplers find it, features are fitted to it, and the causal predicate decides who sees it. No seed sees
+its own label, nor one whose window is still open (docs/past-labels.md).
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from quartet.database import Database, Table
-from quartet.errors import IntegrityError, SchemaError
+from quartet.errors import IntegrityError, SchemaError, UsageError
 from quartet.tasks.past_labels import with_past_labels
 from quartet.tasks.spec import TaskSpec, TaskType
 from quartet.tasks.splits import Splits
@@ -35,7 +35,7 @@ class TaskRecord:
     path: str = ""
 
     @staticmethod
-    def of(task: Task, source: str = "", path: str = "") -> TaskRecord:
+    def of(task: Task) -> TaskRecord:
         return TaskRecord(
             spec=task.spec,
             classes=None if task.classes is None else tuple(task.classes),
@@ -43,8 +43,8 @@ class TaskRecord:
             val_timestamp=task.splits.val,
             test_timestamp=task.splits.test,
             fingerprint=task.visible_database.fingerprint,
-            source=source,
-            path=path or task.name,
+            source=task.full_database.location,
+            path=task.path,
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -71,6 +71,16 @@ class TaskRecord:
         given["spec"] = TaskSpec(**{**given["spec"], "remove_columns": hidden})
         given["classes"] = None if given["classes"] is None else tuple(given["classes"])
         return TaskRecord(**{**given, "structure": tuple(given["structure"])})
+
+    def reopen(self, database: Database) -> Task:
+        """Returns the task over a database: loaded again by its path, or bound again by its definition."""
+        if self.path:
+            return Task.load(database, self.path)
+        if self.spec.kind == "external":
+            raise UsageError(
+                "L01", f'the labels of task "{self.name}" were given in memory', "give the task itself"
+            )
+        return Task.of(self.spec, database)
 
     @property
     def name(self) -> str:

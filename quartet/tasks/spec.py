@@ -1,20 +1,4 @@
-"""TaskSpec: the definition of a task, in RelBench's task manifest format.
-
-name: churn
-kind: forecast                     # labels from SQL; or autocomplete (a column), external (a table)
-task_type: binary_classification   # regression, multiclass_classification, recommendation
-entity_table: customers
-entity_col: customer_id            # the column of the label table that names the entity
-target_col: churned
-time_col: timestamp                # the column of the label table with the prediction time
-timedelta: 30 days                 # the horizon: labels look at (t, t + timedelta]
-known_after: 12 hours              # optional: labels are known only so long after their window has closed
-sql: SELECT ...                    # over the tables, and timestamps(timestamp); {timedelta} is filled in
-remove_columns: [[customers, churn_flag]]
-labels: labels.parquet             # external: one label table, beside this file or given whole
-val_timestamp: '2024-01-01'        # optional: this task's own cut-offs
-test_timestamp: '2024-03-01'
-"""
+"""TaskSpec: the definition of a task, in RelBench's task manifest format (docs/tasks.md shows one)."""
 
 from __future__ import annotations
 
@@ -48,12 +32,12 @@ class TaskSpec:
     type: TaskType
     entity_table: str
     target_col: str
-    entity_col: str = ""
+    entity_col: str = ""  # the columns of the label table with the entity and the prediction time
     time_col: str = ""
     item_table: str = ""
     eval_k: int = 0
-    horizon: int = 0  # nanoseconds; 0 for a label that is known at the prediction time itself
-    known_after: int = 0  # nanoseconds
+    horizon: int = 0  # nanoseconds: labels look at (t, t + horizon]; 0 for a label that belongs to t itself
+    known_after: int = 0  # nanoseconds from the end of the window until the label is known
     num_eval_times: int = 1
     remove_columns: tuple[tuple[str, str], ...] = ()
     sql: str = ""

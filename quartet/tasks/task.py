@@ -52,6 +52,7 @@ class Task:
     labels: pa.Table | None = None
     on_early_seed: OnEarlySeed = "error"
     past_labels: Protocol | None = None
+    path: str = ""  # the name or file by which it was loaded, if it was
     _seeds: dict[Split, tuple[Seeds, list[Finding]]] = field(default_factory=dict)
 
     @staticmethod
@@ -78,7 +79,8 @@ class Task:
         files: dict[Split, Path] = {split: folder / f"{split}.parquet" for split in SPLITS}
         stored = {split: file for split, file in files.items() if is_stored and file.is_file()}
         labels = read_labels(folder / spec.labels) if spec.labels else None
-        return Task.of(spec, database, labels, stored, on_early_seed)
+        task = Task.of(spec, database, labels, stored, on_early_seed)
+        return task if isinstance(definition, Mapping) else replace(task, path=str(definition))
 
     @staticmethod
     def from_sql(database: Database, on_early_seed: OnEarlySeed = "error", **definition: Any) -> Task:

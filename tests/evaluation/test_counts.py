@@ -13,13 +13,12 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from quartet.features.counts import ANY, LinkCounts, time_columns
 
 from quartet.database import FACTS, Database, ForeignKey, TableSchema, TimeColumn
 from quartet.database.schema import Schema
 from quartet.errors import ResourceError, TaskError
 from quartet.evaluation import fit_rules, measures
-from quartet.evaluation.counts import CountTrees
+from quartet.evaluation.rules import CountTrees
 from quartet.features import FeatureTable, SeedColumns
 from quartet.findings import Finding
 from quartet.listener import Listener
@@ -42,9 +41,17 @@ from tests.tasks.small import CHURN, START, small_shop
 # --- by hand --------------------------------------------------------------------------------------
 
 
-def counts(database: Database, table: str, row: int, time: int) -> dict[str, Any]:
-    columns = LinkCounts.of(database, table).columns(np.array([row]), np.array([time]))
+def columns_of(database: Database, table: str, row: int, time: int) -> dict[str, Any]:
+    """All columns of one seed."""
+    seed = Seeds(np.array([database.offsets[table] + row]), np.array([time]), None)
+    columns = SeedColumns.of(database, table, FeatureTable.fit(database, time)).of_seeds(seed)
     return {name: column[0].item() for name, column in columns.items()}
+
+
+def counts(database: Database, table: str, row: int, time: int) -> dict[str, Any]:
+    """The columns about links."""
+    columns = columns_of(database, table, row, time)
+    return {name: value for name, value in columns.items() if " -> " in name or name.startswith("any: ")}
 
 
 def test_a_customer_of_the_shop() -> None:
@@ -60,8 +67,8 @@ def test_a_customer_of_the_shop() -> None:
         "orders.recipient -> customers: days since": 3.0,
         "visits.who -> customers: all": 2,
         "visits.who -> customers: days since": 4.0,
-        f"{ANY}: all": 8,
-        f"{ANY}: days since": 0.0,
+        "any: all": 8,
+        "any: days since": 0.0,
     }
     assert found["customers.country -> countries: named"] is True
     assert found["customers.referred_by -> customers: named"] is False
@@ -91,11 +98,9 @@ def test_a_table_without_links_has_empty_counts() -> None:
         {"people": pa.table({"id": [1]})}, Schema({"people": TableSchema(("id",), settled=FACTS)})
     )
     found = counts(alone, "people", 0, day(0))
-    assert set(found) == {
-        f"{ANY}: {what}" for what in ("all", "30 days", "90 days", "365 days", "days since")
-    }
-    assert found[f"{ANY}: all"] == 0
-    assert np.isnan(found[f"{ANY}: days since"])
+    assert set(found) == {f"any: {what}" for what in ("all", "30 days", "90 days", "365 days", "days since")}
+    assert found["any: all"] == 0
+    assert np.isnan(found["any: days since"])
 
 
 def sales_at(*times: int | None) -> Database:
@@ -123,18 +128,19 @@ def test_a_window_ends_now_and_begins_just_after_its_length(days: int) -> None:
 
 def test_what_was_always_known_is_in_no_window() -> None:
     found = counts(sales_at(None, None), "things", 0, day(0))
-    assert [found[f"{ANY}: {what}"] for what in ("all", "30 days", "365 days")] == [2, 0, 0]
-    assert np.isnan(found[f"{ANY}: days since"])
+    assert [found[f"any: {what}"] for what in ("all", "30 days", "365 days")] == [2, 0, 0]
+    assert np.isnan(found["any: days since"])
 
 
 def test_the_calendar_of_a_seed() -> None:
     """2024-02-29 was a Thursday; the row was a day and a half old at 18:00."""
     time = int(np.datetime64("2024-02-29T18:00", "ns").astype(np.int64))
-    found = time_columns(np.array([time - DAY * 3 // 2, STATIC]), np.array([time, time]))
-    assert {name: column[0].item() for name, column in found.items()} == {
+    dated = columns_of(sales_at(time - DAY * 3 // 2), "sales", 0, time)
+    calendar = {name: dated[name] for name in ("day", "month", "weekday", "hour", "age in days")}
+    assert calendar == {
         "day": time // DAY, "month": 1, "weekday": 3, "hour": 18.0, "age in days": 1.5
     }  # fmt: skip
-    assert np.isnan(found["age in days"][1])
+    assert np.isnan(columns_of(sales_at(None), "sales", 0, time)["age in days"])
 
 
 # --- P1 to P3 -------------------------------------------------------------------------------------
@@ -142,13 +148,15 @@ def test_the_calendar_of_a_seed() -> None:
 
 def seen(database: Database, seeds: Sequence[NamedSeed]) -> list[dict[str, bytes]]:
     """All counts of each seed, to the last bit."""
-    nodes = World(database).nodes
-    links = {table: LinkCounts.of(database, table) for table in {name[0] for name, _ in seeds}}
+    nodes, features = World(database).nodes, FeatureTable.fit(database, STATIC)
+    tables = {name[0] for name, _ in seeds}
+    columns_of = {table: SeedColumns.of(database, table, features).of_seeds for table in tables}
     found = []
     for name, time in seeds:
-        row = np.array([nodes[name] - database.offsets[name[0]]])
-        columns = links[name[0]].columns(row, np.array([time]))
-        found.append({label: column.tobytes() for label, column in columns.items()})
+        columns = columns_of[name[0]](Seeds(np.array([nodes[name]]), np.array([time]), None))
+        found.append(
+            {label: c.tobytes() for label, c in columns.items() if " -> " in label or "any: " in label}
+        )
     return found
 
 

@@ -190,7 +190,7 @@ def scrambled(labels: list[Label], number: int, rng: random.Random) -> list[Labe
     return closed + [(name, at, y) for (name, at), y in others.items()]
 
 
-@examples(200)
+@examples(100)
 @given(
     labels_drawn,
     seeds_drawn,

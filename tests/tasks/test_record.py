@@ -2,15 +2,16 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from quartet.database import Database
-from quartet.errors import IntegrityError, SchemaError
+from quartet.errors import IntegrityError, SchemaError, UsageError
 from quartet.tasks import Task, TaskRecord
-from tests.tasks.small import CHURN, small_shop
+from tests.tasks.small import CHURN, small_shop, write_small_shop
 
 
 def _color_task(**changes: object) -> Task:
@@ -36,12 +37,23 @@ def task(request: pytest.FixtureRequest) -> Task:
 
 
 def test_a_record_survives_json_exactly(task: Task) -> None:
-    record = TaskRecord.of(task, "shop.sqlite", "churn.yaml")
+    record = replace(TaskRecord.of(task), source="shop.sqlite", path="churn.yaml")
     again = TaskRecord.from_dict(json.loads(json.dumps(record.to_dict())))
     assert again == record
     assert hash(again) == hash(record)
-    assert (again.source, again.path) == ("shop.sqlite", "churn.yaml")
-    assert TaskRecord.of(task).path == task.name
+
+
+def test_a_record_binds_its_task_again(task: Task, tmp_path: Path) -> None:
+    record = TaskRecord.of(task)
+    again = record.reopen(task.full_database)
+    assert TaskRecord.of(again) == record
+    assert again.seeds("train").time.tolist() == task.seeds("train").time.tolist()
+    folder = write_small_shop(tmp_path / "shop")
+    named = TaskRecord.of(Task.load(Database.load(folder), "churn"))
+    assert named.path == "churn"
+    assert TaskRecord.of(named.reopen(Database.load(folder))) == named
+    with pytest.raises(UsageError, match=r"L01.*were given in memory"):
+        replace(record, spec=replace(record.spec, kind="external")).reopen(task.full_database)
 
 
 def test_a_record_says_what_its_task_says(task: Task) -> None:

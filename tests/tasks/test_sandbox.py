@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from quartet.errors import TaskError
 from quartet.tasks import run_task_sql
+from tests.strategies import examples
 
 DAY = 86_400 * 10**9
 TABLES = {"orders": pa.table({"id": [1, 2, 3], "amount": [1.5, 2.5, 3.5]})}
@@ -96,6 +97,7 @@ def test_tables_are_not_changed_by_a_query() -> None:
     assert TABLES["orders"].to_pylist() == before
 
 
+@examples(15)
 @given(st.integers(min_value=1, max_value=10**12))
 def test_interval_is_exact_to_the_microsecond(microseconds: int) -> None:
     found = run_task_sql("SELECT INTERVAL '{timedelta}' AS i", {}, TIMES, microseconds * 1000, "task")

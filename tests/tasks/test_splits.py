@@ -112,7 +112,7 @@ def test_label_rows_never_reach_over_a_cut_off(times: list[int], horizon: int, v
     after=st.integers(-400, 300),
     offset=st.integers(-(10**18), 10**18),
 )
-def test_windows_of_the_history(
+def test_windows_of_past_labels(
     horizon: int, windows: int, past: int, room: int, after: int, offset: int
 ) -> None:
     """Those of all splits that have closed, one beside the other: none reaches into another."""

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
+import yaml
 
 from quartet.database import Database
 from quartet.errors import QuartetError, TaskError, TimeError, UsageError
-from quartet.tasks import SPLITS, Seeds, Task, check_labels, task_names
-from quartet.tasks.seeds import Links
+from quartet.findings import Findings
+from quartet.tasks import SPLITS, Links, Seeds, Task, check_labels, lint, task_names
 from quartet.tasks.spec import spec_from_dict
 from tests.shared import shared_data
 from tests.tasks.small import CHURN, DAY, START, small_shop
@@ -219,6 +222,11 @@ def test_bad_labels(shop: Database, code: str) -> None:
     assert caught.value.exit_code == 3
 
 
+def test_labels_of_numbers_must_be_numbers(shop: Database) -> None:
+    with pytest.raises(TaskError, match=r"error\[L07\] .*labels are string, not numbers \(high, low\)"):
+        external(shop, rows_of(("C01", 3, "high"), ("C02", 3, "low")), task_type="regression", **CUTS).check()
+
+
 def test_empty_labels_are_counted(shop: Database) -> None:
     task = external(shop, rows_of(("C01", 3, 1), ("C02", 3, None), ("C03", 3, 0)), **CUTS)
     assert len(task.seeds("train")) == 2
@@ -273,6 +281,104 @@ def test_seed_older_than_its_entity() -> None:
     assert [(f.code, f.count) for f in task.findings("train")] == [("T05", 1)]
 
 
+# --- the front door -------------------------------------------------------------------------------
+
+
+def test_a_task_is_loaded_from_a_dict(shop: Database, tmp_path: Path) -> None:
+    definition = {**CHURN, "kind": "forecast"}
+    (tmp_path / "churn.yaml").write_text(yaml.safe_dump(definition))
+    one, other = Task.load(shop, definition), Task.load(shop, str(tmp_path / "churn.yaml"))
+    assert one.spec == other.spec
+    assert one.seeds("train").node.tolist() == other.seeds("train").node.tolist()
+
+
+@pytest.mark.parametrize("form", ["pandas", "csv", "parquet"])
+def test_labels_are_a_data_frame_or_a_file(shop: Database, tmp_path: Path, form: str) -> None:
+    table = labels_of(Task.from_sql(shop, **CHURN))
+    labels: Any = tmp_path / f"labels.{form}"
+    if form == "pandas":
+        labels = table.to_pandas()
+    elif form == "csv":
+        pa.csv.write_csv(table, labels)
+    else:
+        pq.write_table(table, labels)
+    one, other = external(shop, table), external(shop, labels)
+    assert one.splits == other.splits
+    for split in SPLITS:
+        assert one.seeds(split).node.tolist() == other.seeds(split).node.tolist()
+        assert one.seeds(split).time.tolist() == other.seeds(split).time.tolist()
+
+
+def test_a_check_prints_its_findings(shop: Database) -> None:
+    task = external(shop, rows_of(*[(f"C{k:02d}", 3, k % 2) for k in range(40)], ("C00", 4, None)), **CUTS)
+    found = task.check()
+    assert [finding.code for finding in found] == ["L08", "L09", "L09"]
+    assert repr(found) == str(found) == "\n".join(map(str, [*task.findings("train"), *lint(task)]))
+    assert task.vault.openings == []
+    assert str(Findings()) == "No problems found."
+
+
+def test_a_check_refuses_labels_of_one_class(shop: Database) -> None:
+    with pytest.raises(TaskError, match=r"error\[L05\] all 40 training labels are 0"):
+        external(shop, rows_of(*[(f"C{k:02d}", 3, 0) for k in range(40)]), **CUTS).check()
+
+
+def test_a_task_shows_what_it_asks(shop: Database) -> None:
+    task = Task.from_sql(shop, **CHURN, val_timestamp="2023-07-01", test_timestamp="2023-09-01")
+    assert repr(task) == (
+        'Task("churn": binary classification for customers, 10 days ahead; '
+        "validation from 2023-07-01, test from 2023-09-01)"
+    )
+    assert "(proposed)" in repr(Task.from_sql(shop, **CHURN))
+
+
+def test_frozen_seeds_look_from_the_test_cut_off(shop: Database) -> None:
+    task = Task.from_sql(shop, **CHURN, num_eval_timestamps=2)
+    rolling, frozen = (task.seeds_under(protocol, "test") for protocol in ("rolling", "frozen"))
+    assert rolling.time.max() > task.splits.test == frozen.time.min() == frozen.time.max()
+    assert frozen.node.tolist() == rolling.node.tolist() == task.seeds("test").node.tolist()
+    assert frozen.target is None
+    fill = Task.load(shop, {"kind": "autocomplete", "name": "fill", "task_type": "regression",
+                            "entity_table": "orders", "target_col": "amount"})  # fmt: skip
+    assert fill.seeds_under("frozen", "test").time.tolist() == fill.seeds("test").time.tolist()
+
+
+WRONG: dict[str, Callable[[Database], object]] = {
+    "a task that is a number": lambda shop: Task.load(shop, 3),  # type: ignore[arg-type]
+    "a task that is a list": lambda shop: Task.load(shop, ["churn"]),  # type: ignore[arg-type]
+    "a database that is a path": lambda _: Task.load("shop.sqlite", "churn"),  # type: ignore[arg-type]
+    "a database that is nothing": lambda _: Task.from_sql(None, **CHURN),  # type: ignore[arg-type]
+    "labels that are a number": lambda shop: external(shop, 3),
+    "labels that are nothing": lambda shop: external(shop, None),
+    "labels that are a list": lambda shop: external(shop, [1, 2]),
+    "another split": lambda shop: Task.from_sql(shop, **CHURN).seeds("all"),  # type: ignore[arg-type]
+    "another protocol": lambda shop: Task.from_sql(shop, **CHURN).with_past_labels("thawed"),  # type: ignore[arg-type]
+    "another way with early seeds": lambda shop: Task.from_sql(shop, "keep", **CHURN),  # type: ignore[arg-type]
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_wrong_types_are_refused(shop: Database, what: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        WRONG[what](shop)
+    assert caught.value.fix
+
+
+def test_files_that_are_no_labels(shop: Database, tmp_path: Path) -> None:
+    (tmp_path / "labels.parquet").write_text("not Parquet")
+    (tmp_path / "labels.csv").write_text("")
+    for name in ("labels.parquet", "labels.csv", "nowhere.csv"):
+        with pytest.raises(TaskError, match=f"L01.*{name}"):
+            external(shop, tmp_path / name)
+
+
+def test_labels_without_rows_need_cut_offs(shop: Database) -> None:
+    empty = rows_of(("C01", 3, 1)).slice(0, 0)
+    with pytest.raises(TaskError, match=r"L01.*neither labels nor cut-offs"):
+        external(shop, empty)
+    assert len(external(shop, empty, **CUTS).seeds("train")) == 0
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -285,6 +391,8 @@ def test_seed_older_than_its_entity() -> None:
         ({"sql": ""}, "error[L01] the task: a forecast task needs sql"),
         ({"timedelta": "1 month"}, "error[T15]"),
         ({"sqll": "x"}, 'error[C01] the task: unknown word "sqll" (did you mean "sql"?)'),
+        ({"remove_columns": ["age"]}, "error[C01] the task: remove_columns is ['age']"),
+        ({"num_eval_timestamps": "many"}, "error[C01] the task: num_eval_timestamps is 'many'"),
         ({"sql": "SELECT 1 / 0 AS"}, 'error[L12] task "churn": the SQL failed'),
     ],
 )

@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from quartet.database import Database
 from quartet.tasks import Task, lint
 from tests.shared import shared_data
+from tests.strategies import examples
 from tests.tasks.small import CHURN, small_shop
 
 FUTURE_SQL = """
@@ -26,13 +27,13 @@ def codes(task: Task) -> set[str]:
     return {finding.code for finding in lint(task)} - {"L09"}
 
 
-@settings(max_examples=8)
+@examples(3)
 @given(st.integers(0, 10**6))
 def test_an_honest_task_is_clean(rng_seed: int) -> None:
     assert codes(Task.from_sql(small_shop(rng_seed), **CHURN)) == set()
 
 
-@settings(max_examples=8)
+@examples(3)
 @given(st.integers(0, 10**6))
 def test_a_population_from_the_future_is_found(rng_seed: int) -> None:
     task = Task.from_sql(small_shop(rng_seed), **(CHURN | {"sql": FUTURE_SQL}))

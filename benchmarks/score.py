@@ -28,7 +28,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-STEPS = ("python", "imports", "model", "data", "features", "graph", "sampling", "answer")
+STEPS = ("python", "imports", "model", "data", "features", "graph", "answer")
 
 
 def main() -> None:
@@ -44,7 +44,7 @@ def main() -> None:
         model, source, entity, start = chosen.first
         print(json.dumps(first_score(Path(model), source, entity, float(start))))
         return
-    from quartet.drawing.terminal import console, new_grid
+    from quartet.drawing import console, new_grid
 
     right = ("seeds/s", "2 threads", "CPU ms/seed", "with 2", "sampling", "tokens", "model")
     rates = new_grid("Batch scoring", "task", *right, right=right)
@@ -53,7 +53,7 @@ def main() -> None:
     for source, name in chosen.data or [("demo", "plane-idle")]:
         with tempfile.TemporaryDirectory() as folder:
             work = Work.of(source, name, chosen.seeds)
-            work.save(Path(folder) / "model")
+            work.checkpoint.save(Path(folder) / "model")
             rates.add_row(name, *scoring(work, chosen.repeats))
             firsts.add_row(name, *first_scores(Path(folder) / "model", source, work.entity, chosen.repeats))
     console().print(rates, "", firsts)
@@ -66,43 +66,31 @@ def main() -> None:
 class Work:
     """A model with random weights, and seeds to be scored."""
 
-    predictor: Any
-    question: Any
-    graph: Any
+    checkpoint: Any
+    view: Any
+    seeds: Any
     entity: str
 
     @staticmethod
     def of(source: str, name: str, count: int) -> Work:
         import numpy as np
 
-        from quartet.config import Recipe
-        from quartet.database import Database
-        from quartet.features import FeatureTable
-        from quartet.graph import TemporalGraph
-        from quartet.models.quartet import Quartet
-        from quartet.runs import Predictor
-        from quartet.runs.checkpoint import Checkpoint
-        from quartet.runs.predict import Question
-        from quartet.runs.run import task_facts
-        from quartet.tasks import Seeds, Task
-        from quartet.training import ModelSchema, fit_output
+        import quartet
+        from quartet.registry import model_row
+        from quartet.runs import Checkpoint
+        from quartet.tasks import Seeds, TaskRecord
+        from quartet.training import TrainingData
 
-        task, recipe = Task.load(Database.load(source), name), Recipe.load("small")
-        features, target = FeatureTable.fit(task.database, task.splits.val), fit_output(task)
-        schema = ModelSchema(features.layouts, recipe.sampling.num_hops, target.num_outputs)
-        model = Quartet(recipe.model, schema).eval()
-        checkpoint = Checkpoint(model, recipe, target, features.statistics, task_facts(task), {})
+        task, recipe = quartet.open(source).task(name), quartet.Recipe.load("small")
+        data = TrainingData.prepare(task, recipe)
+        network = model_row("quartet").model_class.new(data, recipe).eval()
+        record = TaskRecord.of(task)
+        checkpoint = Checkpoint(network, recipe, data.output, data.features.statistics, record, 0, 0.5)
         seeds = task.seeds("train")
         places = np.random.default_rng(0).choice(len(seeds), count)
-        question = Question(task.database, features, Seeds(seeds.node[places], seeds.time[places], None))
         table = task.database[task.spec.entity_table]
         entity = str(table.data[table.primary_key[0]][0].as_py())
-        return Work(Predictor(checkpoint), question, TemporalGraph.build(task.database), entity)
-
-    def save(self, folder: Path) -> None:
-        from quartet.runs.checkpoint import save_checkpoint
-
-        save_checkpoint(self.predictor.checkpoint, folder)
+        return Work(checkpoint, data.view, Seeds(seeds.node[places], seeds.time[places], None), entity)
 
 
 @dataclass
@@ -120,7 +108,7 @@ class Laps:
 
 def scoring(work: Work, repeats: int) -> list[str]:
     """Seeds a second and CPU milliseconds a seed with 1 and 2 threads, and the share of each kind of work."""
-    num_seeds = len(work.question.seeds)
+    num_seeds = len(work.seeds)
     score(work, 1)  # code is loaded, and memory claimed
     found = {threads: [score(work, threads) for _ in range(repeats)] for threads in (1, 2)}
     medians = [[statistics.median(values) for values in zip(*found[n], strict=True)] for n in (1, 2)]
@@ -133,19 +121,13 @@ def scoring(work: Work, repeats: int) -> list[str]:
 
 
 def score(work: Work, threads: int) -> tuple[float, float]:
-    """Seconds by the clock and of CPU for what `Predictor.ask` does once the graph is there."""
+    """Seconds by the clock and of CPU for the scores of all seeds, once the graph is there."""
     import torch
 
-    from quartet.contexts import sample
-    from quartet.runs import answers
-    from quartet.tokens import Tokenizer
-
-    checkpoint = work.predictor.checkpoint
     torch.set_num_threads(threads)
+    work.view.graph  # noqa: B018 (built when first asked for)
     wall, cpu = time.perf_counter(), time.process_time()
-    context = sample(work.graph, work.question.seeds, checkpoint.recipe.sampling, threads)
-    tokenizer = Tokenizer(work.graph, work.question.features)
-    checkpoint.output.scores(answers(checkpoint.model, tokenizer, context))
+    work.checkpoint.output.scores(work.checkpoint.model.logits(work.view, work.seeds))
     return time.perf_counter() - wall, time.process_time() - cpu
 
 
@@ -154,20 +136,19 @@ def shares(work: Work) -> Laps:
     import numpy as np
     import torch
 
-    from quartet.contexts import sample, select
-    from quartet.runs import BATCH
-    from quartet.tokens import Tokenizer
+    from quartet.contexts import select
+    from quartet.training.data import BATCH
 
-    checkpoint, laps = work.predictor.checkpoint, Laps()
+    laps, tokenizer = Laps(), work.view.tokenizer
     torch.set_num_threads(1)
-    tokenizer = Tokenizer(work.graph, work.question.features)
     with laps.of("sampling"):
-        context = sample(work.graph, work.question.seeds, checkpoint.recipe.sampling, 1)
-    for first in range(0, len(context), BATCH):
-        with laps.of("tokens"):
-            batch = tokenizer(select(context, np.arange(len(context))[first : first + BATCH]))
-        with laps.of("model"), torch.inference_mode():
-            checkpoint.output.scores(checkpoint.model(batch).double().numpy())
+        contexts = list(work.view.contexts(work.seeds))
+    for context in contexts:
+        for first in range(0, len(context), BATCH):
+            with laps.of("tokens"):
+                batch = tokenizer(select(context, np.arange(len(context))[first : first + BATCH]))
+            with laps.of("model"), torch.inference_mode():
+                work.checkpoint.output.scores(work.checkpoint.model(batch).double().numpy())
     return laps
 
 
@@ -214,28 +195,20 @@ def first_score(model: Path, source: str, entity: str, start: float) -> dict[str
     with laps.of("imports"):
         import torch
 
-        from quartet.cli.views.training import scores_view
-        from quartet.contexts import sample
-        from quartet.database import Database
-        from quartet.graph import TemporalGraph
-        from quartet.runs import Predictor, answers
-        from quartet.tokens import Tokenizer
+        import quartet
+        from quartet.runs import load, predictions_grid
+        from quartet.training import graph_of
     torch.set_num_threads(1)
     with laps.of("model"):
-        predictor = Predictor.load(model)
+        loaded = load(model)
     with laps.of("data"):
-        database = Database.load(source)
+        database = quartet.open(source)
     with laps.of("features"):
-        question = predictor.question(database, [entity])
+        live = loaded.on(database, device="cpu", listener=quartet.Listener())
     with laps.of("graph"):
-        graph = TemporalGraph.build(question.database)
-    checkpoint = predictor.checkpoint
-    with laps.of("sampling"):
-        context = sample(graph, question.seeds, checkpoint.recipe.sampling, 1)
+        graph_of(live.views[0].database)
     with laps.of("answer"):
-        answer = answers(checkpoint.model, Tokenizer(graph, question.features), context)
-        table = question.database[predictor.entity_table]
-        scores_view(predictor.scored(table, question.database, question.seeds, answer))
+        predictions_grid(live.predict([entity]).table)
     return laps.seconds
 
 

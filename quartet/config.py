@@ -262,9 +262,13 @@ class Recipe(_Settings):
         "hash",
         "sentence",
     )
-    protocol: Protocol = _choice("frozen", "the database ends at the test cut-off, or at each seed's time", "frozen", "rolling")  # fmt: skip
+    protocol: Protocol = _choice(
+        "frozen", "the database ends at the test cut-off, or at each seed's time", "frozen", "rolling"
+    )
     precision: Precision = _choice("auto", "the floating-point type of the network", "auto", "fp32", "bf16")
-    time_limit: float | None = _number(None, "seconds of training, or a length such as 10m; none: no limit", "give a number above 0", 0)  # fmt: skip
+    time_limit: float | None = _number(
+        None, "seconds of training, or a length such as 10m; none: no limit", "give a number above 0", 0
+    )
     rng_seed: int = _whole(0, "of first weights, the order of seeds, and dropout", 0, 2**31 - 1)
 
     def __post_init__(self) -> None:

@@ -97,5 +97,5 @@ def examples(values: Iterable[object], limit: int = 3) -> str:
 
 
 def printable(text: object) -> str:
-    """Returns the text with a mark in place of every control character, so that data cannot give orders to a terminal."""
+    """Returns the text with a mark for every control character: data cannot give orders to a terminal."""
     return "".join(letter if letter.isprintable() else "�" for letter in str(text))

@@ -41,7 +41,6 @@ def recipe(
             title = part
             grid.add_row(cell(part, "bold"), "", "", "")
         value, default = shown(values[each.name]), shown(each.default)
-        grid.add_row(
-            cell(f"  {each.name}", "cyan"), cell(value, "" if value == default else "bold"), cell(default, "dim"), cell(meaning)
-        )  # fmt: skip
+        style = "" if value == default else "bold"
+        grid.add_row(cell(f"  {each.name}", "cyan"), cell(value, style), cell(default, "dim"), cell(meaning))
     console().print(grid)

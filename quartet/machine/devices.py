@@ -47,7 +47,7 @@ def has_bf16(device: str) -> bool:
     import torch
 
     if device == "cuda":
-        return torch.cuda.is_bf16_supported()
+        return bool(torch.cuda.is_bf16_supported())
     if device != "cpu":
         return False
     try:
@@ -97,7 +97,7 @@ _GROUP_FILES = {
 
 
 def _left_by_groups(root: Path) -> Iterator[int]:
-    """Yields what each control group around this process leaves: its limit less what is in use and cannot be dropped."""
+    """Yields what each control group around this process leaves: its limit less what is in use and not droppable."""
     for line in (root / "proc/self/cgroup").read_text().splitlines():
         _, names, path = line.split(":", 2)
         if names not in _GROUP_FILES:

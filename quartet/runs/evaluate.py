@@ -157,7 +157,7 @@ def _named(members: Sequence[Checkpoint], scores: Sequence[Scores]) -> dict[str,
 
 
 def _bins(labels: NDArray[Any], score: Scores) -> tuple[Bin, ...]:
-    """Returns predictions of like size in groups, from the lowest scores to the highest: those of the calibration error."""
+    """Returns predictions of like size in groups, from the lowest scores to the highest."""
     groups = zip(*calibration_bins(labels, score), strict=True)
     return tuple(
         Bin(float(predicted / rows), float(true / rows), int(rows))

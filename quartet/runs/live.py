@@ -95,9 +95,9 @@ class LiveModel:
         self.members, self.database, self.labels, self.listener = tuple(members), database, labels, listener
         for member in self.members:
             member.model.to(device)
-        self._upto, self._views = STATIC, []  # type: int, list[View]
-        if not any(member.recipe.past_labels for member in self.members):
-            self._bind(STATIC)
+        self.views: list[View] = []  # of each member
+        self._upto = STATIC
+        self._bind(STATIC)
 
     def predict(
         self, entities: Sequence[Any] | None = None, at: Times | None = None, listener: Listener | None = None
@@ -110,7 +110,7 @@ class LiveModel:
         """
         times = _instants(self.database, at)
         self._bind(int(times.max(initial=STATIC)))
-        table = self._views[0].database[self.members[0].task.entity_table]
+        table = self.views[0].database[self.members[0].task.entity_table]
         if entities is None:
             if len(times) > 1:
                 raise UsageError(
@@ -136,15 +136,20 @@ class LiveModel:
         self, member: int, rows: NDArray[np.int64], times: NDArray[np.int64], listener: Listener | None = None
     ) -> NDArray[np.float64]:
         """Returns the (S, outputs) logits of one member for rows of the entity table at times."""
-        view = self._views[member]
+        view = self.views[member]
         seeds = Seeds(rows + view.database.offsets[view.entity_table], times, None)
         return self.members[member].model.logits(view, seeds, listener or self.listener)
 
     def _bind(self, upto: int) -> None:
-        """Builds what each member reads; those that read the same share it, and past labels are made once."""
+        """Builds what each member reads; those that read the same share it, and past labels are made once.
+
+        Labels are made up to the end of the data, or to a later time that is asked for. An earlier seed does not see
+        the later ones: it is answered with the same bits.
+        """
         span = self.database.span
         upto = max(upto, span[1] if span else STATIC)
-        if self._views and upto <= self._upto:
+        has_past_labels = any(member.recipe.past_labels for member in self.members)
+        if self.views and (upto <= self._upto or not has_past_labels):
             return
         databases: dict[bool, Database] = {}
         features: dict[tuple[bool, str], FeatureTable] = {}
@@ -168,7 +173,7 @@ class LiveModel:
                 for finding in features[key].findings:
                     self.listener.finding(finding)
             views.append(View(database, features[key], record.entity_table, recipe))
-        self._upto, self._views = upto, views
+        self._upto, self.views = upto, views
 
 
 def prediction_table(

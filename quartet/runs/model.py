@@ -21,7 +21,7 @@ from quartet.registry import model_row
 from quartet.runs.checkpoint import Checkpoint
 from quartet.runs.evaluate import Evaluation, evaluate
 from quartet.runs.live import LiveModel
-from quartet.runs.run import Run
+from quartet.runs.run import Run, latest_followed
 from quartet.runs.show import ProgressView, TrainingView
 from quartet.tasks import Split, Task, TaskRecord, check_labels, past_label_findings, read_labels
 from quartet.training import Epoch, TrainingData
@@ -144,7 +144,7 @@ def load(*folders: str | Path) -> TrainedModel:
     """Returns the model of a run folder or of a model folder; of several folders, their ensemble."""
     members = []
     for folder in folders:
-        path = Path(folder)
+        path = latest_followed(folder)
         is_run = (path / "recipe.json").is_file()
         checkpoint = Checkpoint.load(path / "model" if (path / "model").is_dir() else path)
         members.append((checkpoint, Run.open(path) if is_run else None))

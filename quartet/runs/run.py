@@ -59,20 +59,21 @@ class Run:
         run.write("task.json", TaskRecord.of(task).to_dict())
         run.write("environment.json", _environment())
         link = base / _LATEST
+        link.unlink(missing_ok=True)
         try:
-            link.unlink(missing_ok=True)
             link.symlink_to(folder.name)
-        except OSError:
-            pass  # a file system without links: the run is named in the output anyway
+        except OSError:  # Windows asks for a privilege: a text with the name does as well
+            link.write_text(folder.name, encoding="utf-8")
         return run
 
     @staticmethod
     def open(folder: str | Path) -> Run:
-        if not (Path(folder) / "recipe.json").is_file():
+        path = latest_followed(folder)
+        if not (path / "recipe.json").is_file():
             raise UsageError(
                 "C10", f'"{folder}" is no run folder', "give the folder that `quartet train` named"
             )
-        return Run(Path(folder).resolve())
+        return Run(path)
 
     def check_task(self, task: Task) -> None:
         """Raises an error where the task or the data are not those with which the run began."""
@@ -134,7 +135,8 @@ class Run:
     def keep(self, fitted: Fitted, data: TrainingData) -> Checkpoint:
         """Keeps a fitted model, with its scores of validation and test."""
         task, model = data.task, fitted.model
-        logits = {split: model.logits(data.view, data.seeds[split]) for split in ("val", "test")}
+        splits: tuple[Split, ...] = ("val", "test")
+        logits = {split: model.logits(data.view, data.seeds[split]) for split in splits}
         calibration = None
         if task.spec.type == "binary_classification":
             calibration = Calibration.fit(logits["val"][:, 0], data.labels("val"))
@@ -161,6 +163,14 @@ class Run:
             return np.asarray(kept["score"])
         names = [name for name in kept.column_names if name.startswith("score_")]
         return np.stack([np.asarray(kept[name]) for name in names], 1)
+
+
+def latest_followed(folder: str | Path) -> Path:
+    """Returns a folder by its real name; `latest` is a link or, where there are none, a text with a name."""
+    path = Path(folder)
+    if path.name == _LATEST and path.is_file():
+        path = path.parent / path.read_text(encoding="utf-8").strip()
+    return path.resolve()
 
 
 def _environment() -> dict[str, Any]:

@@ -25,6 +25,7 @@ from quartet.times import show_instant
 from quartet.training import Epoch, Fitted, Training, TrainingData
 
 _SECONDS_BETWEEN_LINES = 30.0
+_WORTH_A_LINE = 2.0  # seconds of work that is over
 _MOST_PREDICTIONS = 10
 
 
@@ -51,8 +52,9 @@ class ProgressView(Listener):
         if count[0] >= total:
             del self._bars[what]
             bar.stop()
-            if bar.disable:
-                say(f"{what}: {total:,} in {time.perf_counter() - begin:.1f} s")
+            seconds = time.perf_counter() - begin
+            if bar.disable and seconds > _WORTH_A_LINE:
+                say(f"{what}: {total:,} in {seconds:.1f} s")
 
 
 class TrainingView(ProgressView):

@@ -11,10 +11,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from quartet.config import Precision
 from quartet.contexts import Context, select
 from quartet.listener import SILENT, Listener
-from quartet.machine import autocast
+from quartet.machine import Precision, autocast
 from quartet.tokens import Tokenizer
 from quartet.training.data import BATCH
 

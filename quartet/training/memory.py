@@ -1,7 +1,7 @@
-"""What a training step will need of memory, what is free, and how many seeds at a time fit.
+"""How much memory a training step needs, and how many seeds at a time fit.
 
 The need is not guessed by a formula: the step is gone through on torch's `meta` device, where tensors have sizes and
-no content, and the bytes that are alive at a time are counted. What changes in the model is counted of itself.
+no content, and the bytes that are alive at a time are counted. So a change of the network is counted by itself.
 """
 
 from __future__ import annotations
@@ -18,40 +18,40 @@ from torch.utils._pytree import tree_leaves
 from quartet.tokens import TokenBatch, with_tensors
 from quartet.training.network import Network
 
-MARGIN = 1.25  # allocators do not fill their pages, and other batches are larger than the one counted
-LOADED = 80 * 10**6  # what a first step loads and compiles, and what the process allots beside tensors
-USABLE = 0.9  # of what is free: others on the machine also want some
+_MARGIN = 1.25  # allocators do not fill their pages, and other batches are larger than the one counted
+_LOADED = 80 * 10**6  # what a first step loads and compiles, and what the process allots beside tensors
+_USABLE = 0.9  # of what is free: others on the machine also want some
 
 
-def seeds_that_fit(model: Network, tokens: Callable[[int], TokenBatch], most: int, free: int) -> int:
-    """How many of `most` seeds a step can take at a time: all, or a half, a quarter … until it fits, or one.
+def seeds_that_fit(network: Network, tokens: Callable[[int], TokenBatch], most: int, free: int) -> int:
+    """Returns how many of `most` seeds a step can take at a time: all, or a half, a quarter … until it fits, or one.
 
     `tokens` gives a batch of so many seeds.
     """
     seeds = most
-    while seeds > 1 and step_bytes(model, tokens(seeds)) > USABLE * free:
+    while seeds > 1 and _step_bytes(network, tokens(seeds)) > _USABLE * free:
         seeds = (seeds + 1) // 2
     return seeds
 
 
-def step_bytes(model: Network, batch: TokenBatch) -> int:
-    """What a step on a batch needs beside what is there before the first one: the model's weights."""
-    kept = 4 * weight_bytes(model)  # Adam's two moments, the best weights so far, what processes exchange
-    return LOADED + kept + int(MARGIN * step_tensor_bytes(model, batch))
+def _step_bytes(network: Network, batch: TokenBatch) -> int:
+    """Returns what a step on a batch needs beside the weights, which are there before the first one."""
+    kept = 4 * weight_bytes(network)  # Adam's two moments, the best weights so far, what processes exchange
+    return _LOADED + kept + int(_MARGIN * step_tensor_bytes(network, batch))
 
 
-def weight_bytes(model: Network) -> int:
-    return sum(parameter.numel() * parameter.element_size() for parameter in model.parameters())
+def weight_bytes(network: Network) -> int:
+    return sum(parameter.numel() * parameter.element_size() for parameter in network.parameters())
 
 
-def step_tensor_bytes(model: Network, batch: TokenBatch) -> int:
-    """The most bytes of tensors alive at a time while the gradient of a batch is gathered group by group, and its own.
+def step_tensor_bytes(network: Network, batch: TokenBatch) -> int:
+    """Returns the most bytes of tensors alive at a time while the gradient of a batch is gathered, and its own.
 
     Only the first group, which is the largest, is gone through; what the others leave behind for the end is as large
     as what was encoded.
     """
     with torch.device("meta"):
-        twin = type(model)(model.config, model.schema).train()
+        twin = type(network)(network.config, network.schema).train()
     shapes, alive = batch.to("meta"), _Alive()
     with alive:
         encoded = twin.encode(shapes)
@@ -60,22 +60,22 @@ def step_tensor_bytes(model: Network, batch: TokenBatch) -> int:
 
 
 def _num_bytes(value: Any) -> int:
-    """The bytes of all tensors in a value."""
-    found: list[int] = []
+    """Returns the bytes of all tensors in a value."""
+    sizes: list[int] = []
 
     def count(tensor: Tensor) -> Tensor:
-        found.append(tensor.numel() * tensor.element_size())
+        sizes.append(tensor.numel() * tensor.element_size())
         return tensor
 
     with_tensors(value, count)
-    return sum(found)
+    return sum(sizes)
 
 
-class _Alive(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class _Alive(TorchDispatchMode):
     """Counts the bytes of tensors that are made inside: those that are alive now, and the most there were."""
 
     def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self.now = self.most = 0
         self.known: set[int] = set()
 

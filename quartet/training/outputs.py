@@ -76,10 +76,10 @@ class MulticlassOutput:
 
     @property
     def num_outputs(self) -> int:
-        return len(self.positive_rates)
+        return len(self.class_rates)
 
     def start(self) -> list[float]:
-        return np.log(np.maximum(self.positive_rates, 1e-6)).tolist()
+        return np.log(np.maximum(self.class_rates, 1e-6)).tolist()
 
     def loss(self, logits: Tensor, target: Tensor) -> Tensor:
         return F.cross_entropy(logits, target.long(), reduction="none")

@@ -13,7 +13,7 @@ from quartet.contexts import Context, connectivity, estimate
 from quartet.drawing import new_grid, say
 from quartet.graph import TemporalGraph
 from quartet.runs import ProgressView
-from quartet.tasks import Seeds
+from quartet.tasks import Seeds, Split
 
 
 class SamplingView(ProgressView):
@@ -34,7 +34,7 @@ class SamplingView(ProgressView):
         super().progress(what, done, total)
 
 
-def contexts_view(sampled: Mapping[str, tuple[Context, float | None]], config: SamplingConfig) -> Grid:
+def contexts_view(sampled: Mapping[Split, tuple[Context, float | None]], config: SamplingConfig) -> Grid:
     """Returns one line for each split: size and shape of the contexts, and how fast they were sampled."""
     numbers = (
         "seeds", "distinct", "mean hop", "fallback", "degree", "seed-connected", "components",

@@ -16,7 +16,6 @@ import resource
 import statistics
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from pathlib import Path
@@ -39,7 +38,7 @@ def main() -> None:
         print(json.dumps(measure(chosen.measure)))
         return
     table = Table(title="TemporalGraph.build (medians)")
-    for name in ("links", "entries", "database s", "graph s", "µs/link", "graph MB", "peak/graph", "open ms"):
+    for name in ("links", "entries", "database s", "graph s", "µs/link", "graph MB", "peak/graph"):
         table.add_column(name, justify="right")
     for millions in chosen.links:
         runs = [_in_own_process(int(millions * MILLION)) for _ in range(chosen.repeats)]
@@ -64,7 +63,6 @@ def _row(runs: list[dict[str, float]]) -> list[str]:
         f"{middle['graph_s'] / middle['links'] * 1e6:.3f}",
         f"{middle['graph_bytes'] / 1e6:.0f}",
         f"{middle['peak_bytes'] / middle['graph_bytes']:.2f}x",
-        f"{middle['open_s'] * 1e3:.1f}",
     ]
 
 
@@ -72,7 +70,6 @@ def measure(links: int) -> dict[str, float]:
     from shop import shop
 
     from quartet.graph import TemporalGraph
-    from quartet.graph.storage import open_graph, save_graph
 
     TemporalGraph.build(shop(1000))  # compile, or load the compiled code
     begin = time.perf_counter()
@@ -84,11 +81,6 @@ def measure(links: int) -> dict[str, float]:
         begin = time.perf_counter()
         graph = TemporalGraph.build(database)
         graph_s = time.perf_counter() - begin
-    with tempfile.TemporaryDirectory() as folder:
-        save_graph(graph, Path(folder) / "graph")
-        begin = time.perf_counter()
-        open_graph(Path(folder) / "graph")
-        open_s = time.perf_counter() - begin
     return {
         "links": links,
         "entries": graph.num_entries,
@@ -96,7 +88,6 @@ def measure(links: int) -> dict[str, float]:
         "graph_s": graph_s,
         "graph_bytes": graph.num_bytes,
         "peak_bytes": peak.bytes - before,
-        "open_s": open_s,
     }
 
 

@@ -1,6 +1,6 @@
-"""The graph floor: rows as nodes, foreign keys as edges, sorted by time."""
+"""The graph: rows as nodes, foreign keys as edges, sorted by time."""
 
-from quartet.graph.kernels import visible_end
+from quartet.graph.kernels import has_parent, parent_slots, table_of, visible_end, visible_range
 from quartet.graph.temporal import TemporalGraph
 
-__all__ = ["TemporalGraph", "visible_end"]
+__all__ = ["TemporalGraph", "has_parent", "parent_slots", "table_of", "visible_end", "visible_range"]

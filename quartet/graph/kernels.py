@@ -1,12 +1,11 @@
-"""The loops behind `TemporalGraph.build`, compiled. Each is linear in what it reads.
+"""The compiled loops of the graph: those that build it, each linear in what it reads, and those that read it.
 
-Loops over tables are outermost, so that the number of foreign keys is fixed inside. `start` says
-where the parents of a table begin, `offsets` where its nodes do.
+Loops over tables are outermost, so that the number of foreign keys is fixed inside.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,18 +15,104 @@ from quartet.machine import compiled
 Ints = NDArray[Any]
 
 
+class Parents(NamedTuple):
+    """The parents of every node, one slot for each foreign key of its table, -1 for none."""
+
+    offsets: Ints  # first node of each table
+    parents: Ints
+    parents_start: Ints  # where the parents of a table's nodes start
+    num_foreign_keys: Ints  # of each table
+
+
+class GraphArrays(NamedTuple):
+    """The arrays of a `TemporalGraph`, as kernels take them. It can stand wherever `Parents` can."""
+
+    offsets: Ints
+    times: Ints
+    node_rank: Ints
+    stable_key: Ints
+    stream: Ints
+    indptr: Ints
+    entries: Ints
+    parents: Ints
+    parents_start: Ints
+    num_foreign_keys: Ints
+
+
+# --- reading --------------------------------------------------------------------------------------
+
+
 @compiled
-def make_simple(parents: Ints, start: Ints, num_fks: Ints, offsets: Ints, key: Ints) -> tuple[int, int]:
+def table_of(graph: Any, node: Any) -> Any:
+    """Returns the table of a node. There are few tables, so they are tried in turn."""
+    table = 0
+    while node >= graph.offsets[table + 1]:
+        table += 1
+    return table
+
+
+@compiled
+def parent_slots(graph: Any, node: Any) -> Any:
+    """Returns the range of a node's places in `parents`."""
+    table = table_of(graph, node)
+    width = graph.num_foreign_keys[table]
+    first = graph.parents_start[table] + (node - graph.offsets[table]) * width
+    return first, first + width
+
+
+@compiled
+def has_parent(graph: Any, child: Any, node: Any) -> Any:
+    """Returns whether `child` names `node` as a parent."""
+    first, last = parent_slots(graph, child)
+    return _is_among(graph.parents, first, last, node)
+
+
+@compiled
+def visible_end(entries: Any, begin: Any, end: Any, last_rank: Any) -> Any:
+    """Returns the end of the visible prefix of a list: of the entries whose rank is at most `last_rank`."""
+    if begin == end or entries[end - 1] >> 32 <= last_rank:
+        return end
+    low, high = begin, end - 1
+    while low < high:
+        middle = (low + high) // 2
+        if entries[middle] >> 32 <= last_rank:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@compiled
+def visible_range(graph: Any, node: Any, last_rank: Any) -> Any:
+    """Returns where the list of a node begins, and how many of its entries are visible."""
+    begin = graph.indptr[node]
+    return begin, visible_end(graph.entries, begin, graph.indptr[node + 1], last_rank) - begin
+
+
+@compiled
+def count_visible(graph: Any, nodes: Any, last_ranks: Any) -> Any:
+    """Returns the number of visible neighbours of each node."""
+    counts = np.empty(len(nodes), np.int64)
+    for place in range(len(nodes)):
+        counts[place] = visible_range(graph, nodes[place], last_ranks[place])[1]
+    return counts
+
+
+# --- building -------------------------------------------------------------------------------------
+
+
+@compiled
+def make_simple(graph: Any, key: Any) -> Any:
     """Takes out loops and parallel links, in place, and counts both.
 
     Of two rows that name each other, the one with the smaller key keeps the link, whatever their order.
     """
     loops, parallel = 0, 0
-    for table in range(len(num_fks)):
-        width = num_fks[table]
-        for row in range(offsets[table + 1] - offsets[table]):
-            node = offsets[table] + row
-            slots = start[table] + row * width
+    parents = graph.parents
+    for table in range(len(graph.num_foreign_keys)):
+        width = graph.num_foreign_keys[table]
+        for node in range(graph.offsets[table], graph.offsets[table + 1]):
+            slots = graph.parents_start[table] + (node - graph.offsets[table]) * width
             for slot in range(slots, slots + width):
                 parent = parents[slot]
                 if parent < 0:
@@ -35,9 +120,8 @@ def make_simple(parents: Ints, start: Ints, num_fks: Ints, offsets: Ints, key: I
                 if parent == node:
                     parents[slot] = -1
                     loops += 1
-                elif _stands_in(parents, slots, slot, parent) or (
-                    (key[parent], parent) < (key[node], node)
-                    and _names(parents, start, num_fks, offsets, parent, node)
+                elif _is_among(parents, slots, slot, parent) or (
+                    (key[parent], parent) < (key[node], node) and has_parent(graph, parent, node)
                 ):
                     parents[slot] = -1
                     parallel += 1
@@ -45,7 +129,7 @@ def make_simple(parents: Ints, start: Ints, num_fks: Ints, offsets: Ints, key: I
 
 
 @compiled
-def _stands_in(parents: Ints, begin: int, end: int, node: int) -> bool:
+def _is_among(parents: Any, begin: Any, end: Any, node: Any) -> Any:
     for slot in range(begin, end):
         if parents[slot] == node:
             return True
@@ -53,48 +137,29 @@ def _stands_in(parents: Ints, begin: int, end: int, node: int) -> bool:
 
 
 @compiled
-def _names(parents: Ints, start: Ints, num_fks: Ints, offsets: Ints, child: int, node: int) -> bool:
-    """Whether `child` names `node` as a parent: then the link between them stands there already."""
-    table = np.searchsorted(offsets, child, side="right") - 1
-    slots = start[table] + (child - offsets[table]) * num_fks[table]
-    found: bool = _stands_in(parents, slots, slots + num_fks[table], node)
-    return found
-
-
-@compiled
-def count_links(parents: Ints, start: Ints, num_fks: Ints, offsets: Ints) -> tuple[Ints, Ints]:
-    num_children = np.zeros(offsets[-1], dtype=np.int64)
-    num_parents = np.zeros(offsets[-1], dtype=np.int32)
-    for table in range(len(num_fks)):
-        width = num_fks[table]
-        for row in range(offsets[table + 1] - offsets[table]):
+def count_links(graph: Any) -> Any:
+    """Returns how many children and how many parents each node has."""
+    num_children = np.zeros(graph.offsets[-1], dtype=np.int64)
+    num_parents = np.zeros(graph.offsets[-1], dtype=np.int32)
+    for table in range(len(graph.num_foreign_keys)):
+        width = graph.num_foreign_keys[table]
+        for row in range(graph.offsets[table + 1] - graph.offsets[table]):
             for slot in range(width):
-                parent = parents[start[table] + row * width + slot]
+                parent = graph.parents[graph.parents_start[table] + row * width + slot]
                 if parent >= 0:
                     num_children[parent] += 1
-                    num_parents[offsets[table] + row] += 1
+                    num_parents[graph.offsets[table] + row] += 1
     return num_children, num_parents
 
 
 @compiled
-def append_children(
-    order: Ints,
-    rank: Ints,
-    parents: Ints,
-    start: Ints,
-    num_fks: Ints,
-    offsets: Ints,
-    indptr: Ints,
-    num_parents: Ints,
-    entries: Ints,
-) -> None:
+def append_children(graph: Any, order: Any, rank: Any, indptr: Any, num_parents: Any, entries: Any) -> None:
     """Fills the lists with children, leaving room at the front of each for the parents."""
     cursor = indptr[:-1] + num_parents
     for node in order:
-        table = np.searchsorted(offsets, node, side="right") - 1
-        slots = start[table] + (node - offsets[table]) * num_fks[table]
-        for slot in range(slots, slots + num_fks[table]):
-            parent = parents[slot]
+        first, last = parent_slots(graph, node)
+        for slot in range(first, last):
+            parent = graph.parents[slot]
             if parent >= 0:
                 edge = max(rank[node], rank[parent])
                 entries[cursor[parent]] = (np.int64(edge) << 32) | np.int64(node)
@@ -102,34 +167,36 @@ def append_children(
 
 
 @compiled
-def _comes_before(first: int, second: int, key: Ints) -> bool:
-    """Whether an entry stands before another: by rank, then by the stable key of the neighbour."""
-    if first >> 32 != second >> 32:
-        return first >> 32 < second >> 32
-    is_smaller: bool = key[first & 0xFFFFFFFF] < key[second & 0xFFFFFFFF]
-    return is_smaller
+def count_older_children(rank: Any, key: Any, indptr: Any, num_parents: Any, entries: Any) -> Any:
+    """Returns for each node how many children it has that are not newer than itself, if they are out of order.
+
+    They were appended in the order of their own times, which the edge's time, the later of the two
+    ends, has made equal: now their keys decide. Rare: a row that is older than the row it points to.
+    """
+    counts = np.zeros(len(rank), dtype=np.int64)
+    for node in range(len(rank)):
+        begin, end = indptr[node] + num_parents[node], indptr[node + 1]
+        stop, is_sorted = begin, True
+        while stop < end and entries[stop] >> 32 == rank[node]:
+            if stop > begin and _comes_before(entries[stop], entries[stop - 1], key):
+                is_sorted = False
+            stop += 1
+        if not is_sorted:
+            counts[node] = stop - begin
+    return counts
 
 
 @compiled
-def merge_parents(
-    rank: Ints,
-    key: Ints,
-    parents: Ints,
-    start: Ints,
-    num_fks: Ints,
-    offsets: Ints,
-    indptr: Ints,
-    entries: Ints,
-) -> None:
+def merge_parents(graph: Any, rank: Any, key: Any, indptr: Any, entries: Any) -> None:
     """Merges the parents of each node into its sorted children, in place."""
-    front = np.empty(max(1, num_fks.max()), dtype=np.int64)
-    for table in range(len(num_fks)):
-        width = num_fks[table]
-        for row in range(offsets[table + 1] - offsets[table]):
-            node = offsets[table] + row
+    front = np.empty(max(1, graph.num_foreign_keys.max()), dtype=np.int64)
+    for table in range(len(graph.num_foreign_keys)):
+        width = graph.num_foreign_keys[table]
+        for node in range(graph.offsets[table], graph.offsets[table + 1]):
+            slots = graph.parents_start[table] + (node - graph.offsets[table]) * width
             count = 0
-            for slot in range(width):
-                parent = parents[start[table] + row * width + slot]
+            for slot in range(slots, slots + width):
+                parent = graph.parents[slot]
                 if parent >= 0:
                     entry = (np.int64(max(rank[node], rank[parent])) << 32) | np.int64(parent)
                     place = count
@@ -150,54 +217,19 @@ def merge_parents(
 
 
 @compiled
-def count_older_children(rank: Ints, key: Ints, indptr: Ints, num_parents: Ints, entries: Ints) -> Ints:
-    """For each node, how many children it has that are not newer than itself and stand out of order.
-
-    They were appended in the order of their own times, which the edge's time, the later of the two
-    ends, has made equal: now their keys decide. Rare: a row that is older than the row it points to.
-    """
-    counts = np.zeros(len(rank), dtype=np.int64)
-    for node in range(len(rank)):
-        begin, end = indptr[node] + num_parents[node], indptr[node + 1]
-        stop, is_sorted = begin, True
-        while stop < end and entries[stop] >> 32 == rank[node]:
-            if stop > begin and _comes_before(entries[stop], entries[stop - 1], key):
-                is_sorted = False
-            stop += 1
-        if not is_sorted:
-            counts[node] = stop - begin
-    return counts
+def _comes_before(first: Any, second: Any, key: Any) -> Any:
+    """Returns whether an entry stands before another: by rank, then by the stable key of the neighbour."""
+    if first >> 32 != second >> 32:
+        return first >> 32 < second >> 32
+    return key[first & 0xFFFFFFFF] < key[second & 0xFFFFFFFF]
 
 
 @compiled
-def partition(order: Ints, offsets: Ints, stream: Ints) -> None:
-    cursor = offsets[:-1].copy()
+def cut_by_table(graph: Any, order: Any) -> Any:
+    """Returns nodes in some order, cut into one stream for each table."""
+    stream, cursor = np.empty(len(order), np.int32), graph.offsets[:-1].copy()
     for node in order:
-        table = np.searchsorted(offsets, node, side="right") - 1
+        table = table_of(graph, node)
         stream[cursor[table]] = node
         cursor[table] += 1
-
-
-@compiled
-def visible_end(entries: Ints, begin: int, end: int, last_rank: int) -> int:
-    """The end of the visible prefix of a list: of the entries whose rank is at most `last_rank`."""
-    if begin == end or entries[end - 1] >> 32 <= last_rank:
-        return end
-    low, high = begin, end - 1
-    while low < high:
-        middle = (low + high) // 2
-        if entries[middle] >> 32 <= last_rank:
-            low = middle + 1
-        else:
-            high = middle
-    return low
-
-
-@compiled
-def prefix_lengths(indptr: Ints, entries: Ints, nodes: Ints, last_rank: Ints) -> Ints:
-    """The length of each node's visible prefix."""
-    lengths = np.empty(len(nodes), dtype=np.int64)
-    for place in range(len(nodes)):
-        begin, end = indptr[nodes[place]], indptr[nodes[place] + 1]
-        lengths[place] = visible_end(entries, begin, end, last_rank[place]) - begin
-    return lengths
+    return stream

@@ -12,7 +12,7 @@ what is visible at a time is a prefix, and one comparison tells whether an entry
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -22,14 +22,16 @@ from quartet.causal import TimeRule, last_visible_rank
 from quartet.database import Database, Table, hash_rows, is_hashable
 from quartet.errors import ResourceError
 from quartet.graph.kernels import (
+    GraphArrays,
     Ints,
+    Parents,
     append_children,
     count_links,
     count_older_children,
+    count_visible,
+    cut_by_table,
     make_simple,
     merge_parents,
-    partition,
-    prefix_lengths,
 )
 from quartet.times import STATIC
 
@@ -40,7 +42,7 @@ NEIGHBOR_MASK = (1 << RANK_SHIFT) - 1
 
 @dataclass(frozen=True, eq=False)
 class TemporalGraph:
-    """The relational entity graph. All arrays are read-only, in memory or mapped from a file.
+    """The relational entity graph. All arrays are read-only.
 
     N nodes, E entries (each link stands twice), T tables, R distinct times.
     """
@@ -60,41 +62,28 @@ class TemporalGraph:
     parents_start: Ints  # (T + 1,) int64: where a table's parents start
     num_foreign_keys: Ints  # (T,) int64
 
+    def __post_init__(self) -> None:
+        for array in self.arrays:
+            array.flags.writeable = False
+
     @staticmethod
     def build(database: Database) -> TemporalGraph:
-        """The graph of a database, in time linear in its links (plus one sort of its rows by time)."""
+        """Builds the graph of a database in time linear in its links (plus one sort of its rows by time)."""
         if database.num_rows > MAX_NODES:
             raise ResourceError("S17", f"{database.num_rows:,} rows exceed the {MAX_NODES:,} of this version")
         tables = list(database.tables.values())
-        offsets = np.cumsum([0] + [table.num_rows for table in tables])
         stable_key = np.concatenate([stable_keys(table) for table in tables])
         order, node_rank, times = _order_and_ranks(
             np.concatenate([table.known_at for table in tables]), stable_key
         )
-        parents, parents_start, num_fks = _parents(database, offsets)
-        num_loops, num_parallel = make_simple(parents, parents_start, num_fks, offsets, stable_key)
-        indptr, entries = _adjacency(order, node_rank, stable_key, parents, parents_start, num_fks, offsets)
+        links = _parents(database)
+        num_loops, num_parallel = make_simple(links, stable_key)
+        indptr, entries = _adjacency(links, order, node_rank, stable_key)
         return TemporalGraph(
-            tuple(database.tables),
-            int(num_loops),
-            int(num_parallel),
-            database.fingerprint,
-            *map(
-                _frozen,
-                (
-                    offsets,
-                    times,
-                    node_rank,
-                    stable_key,
-                    _streams(order, offsets),
-                    indptr,
-                    entries,
-                    parents,
-                    parents_start,
-                    num_fks,
-                ),
-            ),
-        )
+            tuple(database.tables), int(num_loops), int(num_parallel), database.fingerprint,
+            stream=cut_by_table(links, order), times=times, node_rank=node_rank, stable_key=stable_key,
+            indptr=indptr, entries=entries, **links._asdict(),
+        )  # fmt: skip
 
     @property
     def num_nodes(self) -> int:
@@ -106,47 +95,46 @@ class TemporalGraph:
 
     @property
     def num_bytes(self) -> int:
-        return sum(array.nbytes for array in self.arrays.values())
+        return sum(array.nbytes for array in self.arrays)
 
     @cached_property
-    def arrays(self) -> dict[str, Ints]:
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
+    def arrays(self) -> GraphArrays:
+        """Returns the arrays as kernels take them."""
+        return GraphArrays(*(getattr(self, name) for name in GraphArrays._fields))
 
     @property
     def node_time(self) -> NDArray[np.int64]:
-        """When each row became known, in UTC nanoseconds (`STATIC` if always)."""
+        """Returns when each row became known, in UTC nanoseconds (`STATIC` if always)."""
         return np.asarray(self.times[self.node_rank])
 
     def nodes(self, table: str) -> range:
-        """The global ids of a table's rows."""
+        """Returns the global ids of a table's rows."""
         place = self.names.index(table)
         return range(int(self.offsets[place]), int(self.offsets[place + 1]))
 
     def types(self, nodes: Ints) -> NDArray[np.int64]:
-        """The table number of each node."""
+        """Returns the table number of each node."""
         return np.searchsorted(self.offsets, nodes, side="right") - 1
 
     def degrees(self, nodes: Ints, times: Ints, rule: TimeRule = "<=") -> NDArray[np.int64]:
-        """How many neighbours of each node are visible at its time."""
+        """Returns how many neighbours of each node are visible at its time."""
         last = last_visible_rank(self.times, times, rule)
-        nodes = np.asarray(nodes, dtype=np.int64)
-        return np.asarray(prefix_lengths(self.indptr, self.entries, nodes, last))
+        return np.asarray(count_visible(self.arrays, np.asarray(nodes, dtype=np.int64), last))
 
     def neighbors(self, node: int, time: int, rule: TimeRule = "<=") -> NDArray[np.int64]:
-        """The neighbours of a node that are visible at a time, oldest first."""
+        """Returns the neighbours of a node that are visible at a time, oldest first."""
         start = self.indptr[node]
         end = start + self.degrees(np.array([node]), np.array([time]), rule)[0]
         return np.asarray(self.entries[start:end] & NEIGHBOR_MASK)
 
     def stream_of(self, table: str) -> Ints:
-        """The nodes of a table, oldest first."""
+        """Returns the nodes of a table, oldest first."""
         nodes = self.nodes(table)
         return self.stream[nodes.start : nodes.stop]
 
 
 def stable_keys(table: Table) -> NDArray[np.uint64]:
-    """A key for each row that does not move when other rows come, go or change places.
+    """Returns a key for each row that does not move when other rows come, go or change places.
 
     It is made from the primary key's value, or, in a table without one, from the row's content.
     """
@@ -161,7 +149,7 @@ def stable_keys(table: Table) -> NDArray[np.uint64]:
 def _order_and_ranks(
     known_at: NDArray[np.int64], stable_key: NDArray[np.uint64]
 ) -> tuple[Ints, Ints, NDArray[np.int64]]:
-    """The nodes by (time, stable key), each node's time rank, and the distinct times."""
+    """Returns the nodes by (time, stable key), each node's time rank, and the distinct times."""
     order = np.argsort(known_at, kind="stable")
     times = known_at[order]
     is_new = np.empty(len(times), dtype=bool)
@@ -170,72 +158,46 @@ def _order_and_ranks(
     rank = np.empty(len(times), dtype=np.int32)
     rank[order] = np.cumsum(is_new, dtype=np.int32)
     distinct = np.concatenate([[STATIC], times[is_new]])
-    _sort_ties(order, is_new, rank, stable_key)
+    tied = np.flatnonzero(~(is_new & np.append(is_new[1:], True)))  # nodes of one time: by their keys
+    nodes = order[tied]
+    order[tied] = nodes[np.lexsort((stable_key[nodes], rank[nodes]))]
     return order.astype(np.int32), rank, distinct
 
 
-def _sort_ties(
-    order: NDArray[np.int64], is_new: NDArray[np.bool_], rank: Ints, stable_key: NDArray[np.uint64]
-) -> None:
-    """Puts nodes of one time in the order of their keys, in place."""
-    is_last = np.append(is_new[1:], True)
-    tied = np.flatnonzero(~(is_new & is_last))
-    nodes = order[tied]
-    order[tied] = nodes[np.lexsort((stable_key[nodes], rank[nodes]))]
-
-
-def _parents(database: Database, offsets: Ints) -> tuple[Ints, Ints, Ints]:
-    """For each node the global ids of its parents, one slot for each foreign key of its table."""
+def _parents(database: Database) -> Parents:
+    """Returns the parents of every node by their global ids."""
     names = list(database.tables)
+    offsets = np.cumsum([0] + [table.num_rows for table in database.tables.values()], dtype=np.int64)
     relations = [[r for r in database.relations if r.table == name] for name in names]
-    num_fks = np.array([len(found) for found in relations])
-    sizes = num_fks * np.diff(offsets)
-    start = np.concatenate([[0], np.cumsum(sizes)])
+    num_keys = np.array([len(own) for own in relations], dtype=np.int64)
+    start = np.concatenate([[0], np.cumsum(num_keys * np.diff(offsets))])
     parents = np.empty(start[-1], dtype=np.int32)
-    for place, found in enumerate(relations):
-        block = parents[start[place] : start[place + 1]].reshape(-1, max(len(found), 1))
-        for slot, relation in enumerate(found):
+    for place, own in enumerate(relations):
+        block = parents[start[place] : start[place + 1]].reshape(-1, max(len(own), 1))
+        for slot, relation in enumerate(own):
             shift = offsets[names.index(relation.parent)]
             block[:, slot] = np.where(relation.rows >= 0, relation.rows + shift, -1)
-    return parents, start, num_fks
+    return Parents(offsets, parents, start, num_keys)
 
 
-def _adjacency(
-    order: Ints, rank: Ints, key: Ints, parents: Ints, start: Ints, num_fks: Ints, offsets: Ints
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Every neighbour list, ascending by (edge rank, stable key): a counting sort.
+def _adjacency(links: Parents, order: Ints, rank: Ints, key: Ints) -> tuple[Ints, Ints]:
+    """Returns every neighbour list, ascending by (edge rank, stable key): a counting sort.
 
     Rows are visited in the order of time and each is appended to the lists of its parents, so the
-    children of every list are already sorted; the few parents of a node are merged in from the front.
+    children of every list are already sorted, but for the few that are older than their parent; the
+    few parents of a node are merged in from the front.
     """
-    num_children, num_parents = count_links(parents, start, num_fks, offsets)
+    num_children, num_parents = count_links(links)
     indptr = np.zeros(len(rank) + 1, dtype=np.int64)
     np.cumsum(num_children + num_parents, out=indptr[1:])
     entries = np.empty(indptr[-1], dtype=np.int64)
-    append_children(order, rank, parents, start, num_fks, offsets, indptr, num_parents, entries)
-    _sort_older_children(rank, key, indptr, num_parents, entries)
-    merge_parents(rank, key, parents, start, num_fks, offsets, indptr, entries)
-    return indptr, entries
-
-
-def _sort_older_children(rank: Ints, key: Ints, indptr: Ints, num_parents: Ints, entries: Ints) -> None:
-    """Sorts by key the children that are older than their parent, in place."""
+    append_children(links, order, rank, indptr, num_parents, entries)
     counts = count_older_children(rank, key, indptr, num_parents, entries)
     nodes = np.flatnonzero(counts)
     owner = np.repeat(nodes, counts[nodes])
     firsts = np.repeat(np.cumsum(counts[nodes]) - counts[nodes], counts[nodes])
     places = indptr[owner] + num_parents[owner] + np.arange(len(owner)) - firsts
-    chosen = entries[places]
-    entries[places] = chosen[np.lexsort((key[chosen & NEIGHBOR_MASK], owner))]
-
-
-def _streams(order: Ints, offsets: Ints) -> Ints:
-    """The global order, cut into one stream for each table."""
-    stream = np.empty(len(order), dtype=np.int32)
-    partition(order, offsets, stream)
-    return stream
-
-
-def _frozen(array: Ints) -> Ints:
-    array.flags.writeable = False
-    return array
+    older = entries[places]
+    entries[places] = older[np.lexsort((key[older & NEIGHBOR_MASK], owner))]
+    merge_parents(links, rank, key, indptr, entries)
+    return indptr, entries

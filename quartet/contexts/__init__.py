@@ -1,23 +1,20 @@
-"""The contexts of seeds: samplers, what they gather, and the cache."""
+"""The contexts of seeds: the samplers, what they gather, and the cache that keeps it."""
 
-from quartet.contexts.cache.build import Estimate, cached_sample
+from quartet.contexts.cache import Estimate, cached_sample, default_cache, estimate, task_context
 from quartet.contexts.connectivity import connectivity
-from quartet.contexts.context import Array, Context, Progress, sample
+from quartet.contexts.context import Array, Context, select
 from quartet.contexts.draws import draw, seed_keys
-from quartet.contexts.of_task import TaskContext, default_cache, protocol_seeds, task_context
-from quartet.contexts.select import select
+from quartet.contexts.sampling import sample
 
 __all__ = [
     "Array",
     "Context",
     "Estimate",
-    "Progress",
-    "TaskContext",
     "cached_sample",
     "connectivity",
     "default_cache",
     "draw",
-    "protocol_seeds",
+    "estimate",
     "sample",
     "seed_keys",
     "select",

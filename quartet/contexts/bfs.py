@@ -10,22 +10,25 @@ from typing import Any
 
 import numpy as np
 
+from quartet.contexts.chunk import Chunk
 from quartet.contexts.draws import below, draw, member
+from quartet.contexts.local import LocalRows, fill_equal_counts, induce_edges, shorten_hops
 from quartet.contexts.nodes import find_or_add, node_table
-from quartet.contexts.walk import induce_edges, shorten_hops
-from quartet.graph import visible_end
+from quartet.graph import visible_range
 from quartet.machine import compiled
 
 FIRST_CAP = 5_000
 SECOND_CAP = 1_000
 
 
+def bfs_local(seeds: Chunk, rows: LocalRows) -> None:
+    """Samples the local context of each seed among its neighbours and theirs."""
+    budget = seeds.config.local_budget
+    _bfs_many(seeds.graph.arrays, seeds.node, seeds.last_rank, seeds.keys("bfs"), budget, rows)
+
+
 @compiled
-def bfs_many(
-    graph: Any, nodes: Any, last_ranks: Any, keys: Any, budget: Any,
-    node: Any, hop: Any, share: Any, edges: Any, size: Any,
-) -> None:  # fmt: skip
-    """Samples the local context of each seed into its row of the output arrays, as `walk_many` does."""
+def _bfs_many(graph: Any, nodes: Any, last_ranks: Any, keys: Any, budget: Any, rows: Any) -> None:
     room = 1 << 12
     table, ids, order, place_of = _space(room)
     for seed in range(len(nodes)):
@@ -36,9 +39,7 @@ def bfs_many(
         num_first, num = _pool(graph, nodes[seed], last_ranks[seed], keys[seed], seed, table, ids)
         place_of[:num] = -1
         place_of[0] = 0
-        node[seed, 0], hop[seed, 0], share[seed, 0] = nodes[seed], 0, 1
         count = min(num - 1, budget - 1)
-        free = budget - 1 - count
         for number in range(1, num):
             order[number] = number
         for place in range(1, count + 1):  # the beginning of a shuffle: every subset is equally likely
@@ -46,11 +47,13 @@ def bfs_many(
             order[place], order[other] = order[other], order[place]
             number = order[place]
             place_of[number] = place
-            node[seed, place], hop[seed, place] = ids[number], 1 if number <= num_first else 2
-            share[seed, place] = 1 + free // count + (place <= free % count)
-        size[seed, 0], size[seed, 2] = count + 1, 0
-        size[seed, 1] = induce_edges(graph, node[seed], count + 1, place_of, seed, table, edges[seed])
-        shorten_hops(hop[seed], count + 1, edges[seed], size[seed, 1])
+            rows.node[seed, place], rows.hop[seed, place] = ids[number], 1 if number <= num_first else 2
+        fill_equal_counts(rows.counts[seed], count, budget - 1)
+        rows.num_rows[seed] = count + 1
+        rows.num_edges[seed] = induce_edges(
+            graph, rows.node[seed], count + 1, place_of, seed, table, rows.edge[seed]
+        )
+        shorten_hops(rows.hop[seed], count + 1, rows.edge[seed], rows.num_edges[seed])
 
 
 @compiled
@@ -60,42 +63,32 @@ def _space(room: Any) -> Any:
 
 @compiled
 def _most_in_pool(graph: Any, seed_node: Any, last_rank: Any) -> Any:
-    """How many entries lie within two hops, repetitions included, the seed counted."""
-    indptr, entries = graph[0], graph[1]
-    begin = indptr[seed_node]
-    total = visible_end(entries, begin, indptr[seed_node + 1], last_rank) - begin
+    """Returns how many entries lie within two hops, repetitions included, the seed counted."""
+    begin, total = visible_range(graph, seed_node, last_rank)
     if total > FIRST_CAP:
         return 1 + FIRST_CAP * (1 + SECOND_CAP)
     most = 1 + total
     for entry in range(begin, begin + total):
-        middle = entries[entry] & 0xFFFFFFFF
-        wide = visible_end(entries, indptr[middle], indptr[middle + 1], last_rank) - indptr[middle]
-        most += min(wide, SECOND_CAP)
+        _, width = visible_range(graph, graph.entries[entry] & 0xFFFFFFFF, last_rank)
+        most += min(width, SECOND_CAP)
     return most
 
 
 @compiled
 def _pool(graph: Any, seed_node: Any, last_rank: Any, key: Any, mark: Any, table: Any, ids: Any) -> Any:
     """Numbers the seed 0, then its first neighbours, then theirs; returns where each kind ends."""
-    entries = graph[1]
     find_or_add(seed_node, 0, mark, table)
     ids[0], num = seed_node, 1
-    begin, total = _visible(graph, seed_node, last_rank)
+    begin, total = visible_range(graph, seed_node, last_rank)
     for place in range(min(total, FIRST_CAP)):
         entry = begin + member(key, 1 << 32, place, total, FIRST_CAP)
-        ids[num] = entries[entry] & 0xFFFFFFFF
+        ids[num] = graph.entries[entry] & 0xFFFFFFFF
         num += find_or_add(ids[num], num, mark, table) == num
     num_first = num - 1
     for first in range(1, num_first + 1):
-        begin, total = _visible(graph, ids[first], last_rank)
+        begin, total = visible_range(graph, ids[first], last_rank)
         for place in range(min(total, SECOND_CAP)):
             entry = begin + member(key, (first + 2) << 32, place, total, SECOND_CAP)
-            ids[num] = entries[entry] & 0xFFFFFFFF
+            ids[num] = graph.entries[entry] & 0xFFFFFFFF
             num += find_or_add(ids[num], num, mark, table) == num
     return num_first, num
-
-
-@compiled
-def _visible(graph: Any, node: Any, last_rank: Any) -> Any:
-    begin = graph[0][node]
-    return begin, visible_end(graph[1], begin, graph[0][node + 1], last_rank) - begin

@@ -1,4 +1,4 @@
-"""The collaborative context: rows that share neighbours with the seed (section 2.2.3, Algorithm 3).
+"""The collaborative context: look-alikes, rows that share neighbours with the seed (section 2.2.3, Algorithm 3).
 
 Two hops: M1 of the seed's visible neighbours r, M2 visible neighbours p of each, both without replacement;
 p counts one hit for each r that led to it. E[m(p)] = Σ over shared r of min(1, M1/d) · min(1, M2/d_r).
@@ -11,118 +11,143 @@ older than one it names, so that z is no proof of it.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from quartet.config import SamplingConfig
+from quartet.contexts.chunk import Chunk, Sampler, packed
+from quartet.contexts.context import Arrays, starts
 from quartet.contexts.draws import below, choose, draw
-from quartet.contexts.nodes import are_linked, find_or_add, node_table, parent_slots, rank_by_count, table_of
-from quartet.graph import visible_end
+from quartet.contexts.nodes import find_or_add, node_table, rank_by_count
+from quartet.graph import TemporalGraph, has_parent, parent_slots, table_of, visible_range
 from quartet.machine import compiled
 
 
+class CollabSettings(NamedTuple):
+    first_fanout: int  # M1
+    second_fanout: int  # M2
+    hops: int
+    budget: int
+
+
+class CollabSpace(NamedTuple):
+    """Room for the probe of one seed, used for one seed after the other. Look-alikes are numbered from 1."""
+
+    table: Any
+    ids: Any
+    hits: Any
+    near: Any  # (M1,)
+    far: Any  # (M2,)
+
+
+def collab_sampler(_: TemporalGraph, config: SamplingConfig) -> Sampler:
+    """Returns the sampler of the seeds' look-alikes."""
+    settings = CollabSettings(
+        config.first_fanout, config.second_fanout, config.collab_hops, config.collab_budget
+    )
+
+    def sample(seeds: Chunk, _: Arrays) -> Arrays:
+        node, count = np.empty((len(seeds), settings.budget), np.int32), np.zeros(len(seeds), np.int64)
+        keys = seeds.keys(f"collab{settings.hops}")
+        _probe_many(seeds.graph.arrays, seeds.node, seeds.last_rank, keys, settings, node, count)
+        return {"collab_start": starts(count), "collab_node": packed(node, count)}
+
+    return sample
+
+
 @compiled
-def probe_many(
-    graph: Any, nodes: Any, last_ranks: Any, keys: Any, settings: Any, peer: Any, size: Any
+def _probe_many(
+    graph: Any, nodes: Any, last_ranks: Any, keys: Any, settings: Any, node: Any, count: Any
 ) -> None:
-    """Samples the look-alikes of each seed into its row of `peer`; `size` says how many there are.
-
-    `settings`: (M1, M2, hops, budget).
-    """
-    first_fanout, second_fanout, hops, budget = settings
-    num_fks = graph[5]
-    most = first_fanout * second_fanout * (max(1, num_fks.max()) if hops == 4 else 1) + 1
-    table = node_table(most)
-    ids, hits = np.empty(most, np.int32), np.empty(most, np.int32)
-    near, far = np.empty(first_fanout, np.int64), np.empty(second_fanout, np.int64)
-    ranked, starts = np.empty(budget, np.int32), np.empty(most + 1, np.int64)
+    most = settings.first_fanout * settings.second_fanout + 1
+    if settings.hops == 4:
+        most = (most - 1) * max(1, graph.num_foreign_keys.max()) + 1
+    space = collab_space(settings, most)
+    ranked, starts = np.empty(settings.budget, np.int32), np.empty(most + 1, np.int64)
     for seed in range(len(nodes)):
-        if hops == 2:
-            num = _two_hops(
-                graph, nodes[seed], last_ranks[seed], keys[seed], settings, seed, table, ids, hits, near, far
-            )
+        if settings.hops == 2:
+            num = two_hops(graph, nodes[seed], last_ranks[seed], keys[seed], settings, seed, space)
         else:
-            num = _four_hops(
-                graph, nodes[seed], last_ranks[seed], keys[seed], settings, seed, table, ids, hits, near, far
-            )
-        size[seed] = rank_by_count(hits, num, budget, ranked, starts)
-        for place in range(size[seed]):
-            peer[seed, place] = ids[ranked[place]]
+            num = _four_hops(graph, nodes[seed], last_ranks[seed], keys[seed], settings, seed, space)
+        count[seed] = rank_by_count(space.hits, num, settings.budget, ranked, starts)
+        for place in range(count[seed]):
+            node[seed, place] = space.ids[ranked[place]]
 
 
 @compiled
-def _two_hops(
-    graph: Any, seed_node: Any, last_rank: Any, key: Any, settings: Any, mark: Any, table: Any,
-    ids: Any, hits: Any, near: Any, far: Any,
-) -> Any:  # fmt: skip
-    indptr, entries = graph[0], graph[1]
-    begin = indptr[seed_node]
-    total = visible_end(entries, begin, indptr[seed_node + 1], last_rank) - begin
-    num_near, count, num = choose(key, 0, total, settings[0], near), settings[0], 1
+def collab_space(settings: Any, most: Any) -> Any:
+    """Returns room for probes that meet fewer than `most` look-alikes."""
+    return CollabSpace(
+        node_table(most),
+        np.empty(most, np.int32),
+        np.empty(most, np.int32),
+        np.empty(settings.first_fanout, np.int64),
+        np.empty(settings.second_fanout, np.int64),
+    )
+
+
+@compiled
+def two_hops(
+    graph: Any, seed_node: Any, last_rank: Any, key: Any, settings: Any, mark: Any, space: Any
+) -> Any:
+    """Counts the hits of the two-hop probe; returns one more than there are look-alikes."""
+    begin, total = visible_range(graph, seed_node, last_rank)
+    num_near = choose(key, 0, total, settings.first_fanout, space.near)
+    count, num = settings.first_fanout, 1
     for place in range(num_near):
-        middle = entries[begin + near[place]] & 0xFFFFFFFF
-        start = indptr[middle]
-        wide = visible_end(entries, start, indptr[middle + 1], last_rank) - start
-        num_far = choose(key, count, wide, settings[1], far)
-        count += settings[1]
+        middle = graph.entries[begin + space.near[place]] & 0xFFFFFFFF
+        first, width = visible_range(graph, middle, last_rank)
+        num_far = choose(key, count, width, settings.second_fanout, space.far)
+        count += settings.second_fanout
         for spot in range(num_far):
-            peer = entries[start + far[spot]] & 0xFFFFFFFF
-            if peer != seed_node:
-                num = _hit(peer, num, mark, table, ids, hits)
-    return _without_neighbors(graph, seed_node, num, ids, hits)
+            node = graph.entries[first + space.far[spot]] & 0xFFFFFFFF
+            if node != seed_node:
+                num = _hit(node, num, mark, space)
+    kept = 1
+    for number in range(1, num):  # the seed's own neighbours are none
+        node = space.ids[number]
+        if not (has_parent(graph, node, seed_node) or has_parent(graph, seed_node, node)):
+            space.ids[kept], space.hits[kept] = node, space.hits[number]
+            kept += 1
+    return kept
 
 
 @compiled
 def _four_hops(
-    graph: Any, seed_node: Any, last_rank: Any, key: Any, settings: Any, mark: Any, table: Any,
-    ids: Any, hits: Any, near: Any, far: Any,
-) -> Any:  # fmt: skip
-    indptr, entries, parents, parents_start = graph[0], graph[1], graph[3], graph[4]
-    num_fks, offsets, node_rank = graph[5], graph[6], graph[7]
-    own = table_of(seed_node, offsets)
-    begin = indptr[seed_node]
-    total = visible_end(entries, begin, indptr[seed_node + 1], last_rank) - begin
-    num_near, count, num = choose(key, 0, total, settings[0], near), settings[0], 1
+    graph: Any, seed_node: Any, last_rank: Any, key: Any, settings: Any, mark: Any, space: Any
+) -> Any:
+    """Counts the hits of the four-hop probe; returns one more than there are look-alikes."""
+    own = table_of(graph, seed_node)
+    begin, total = visible_range(graph, seed_node, last_rank)
+    num_near = choose(key, 0, total, settings.first_fanout, space.near)
+    count, num = settings.first_fanout, 1
     for place in range(num_near):
-        fact = entries[begin + near[place]] & 0xFFFFFFFF
-        start = indptr[fact]
-        wide = visible_end(entries, start, indptr[fact + 1], last_rank) - start
-        shared = entries[start + below(draw(key, count), wide)] & 0xFFFFFFFF
+        fact = graph.entries[begin + space.near[place]] & 0xFFFFFFFF
+        first, width = visible_range(graph, fact, last_rank)
+        shared = graph.entries[first + below(draw(key, count), width)] & 0xFFFFFFFF
         count += 1
         if shared != seed_node:
-            start = indptr[shared]
-            wide = visible_end(entries, start, indptr[shared + 1], last_rank) - start
-            num_far = choose(key, count, wide, settings[1], far)
+            first, width = visible_range(graph, shared, last_rank)
+            num_far = choose(key, count, width, settings.second_fanout, space.far)
             for spot in range(num_far):
-                other = entries[start + far[spot]] & 0xFFFFFFFF
-                first, last = parent_slots(other, parents_start, num_fks, offsets)
-                for slot in range(first, last):
-                    peer = parents[slot]
-                    is_same_kind = offsets[own] <= peer < offsets[own + 1]
-                    if is_same_kind and peer != seed_node and node_rank[peer] <= last_rank:
-                        num = _hit(peer, num, mark, table, ids, hits)
-        count += settings[1]
+                other = graph.entries[first + space.far[spot]] & 0xFFFFFFFF
+                start, end = parent_slots(graph, other)
+                for slot in range(start, end):
+                    node = graph.parents[slot]
+                    is_same_kind = graph.offsets[own] <= node < graph.offsets[own + 1]
+                    if is_same_kind and node != seed_node and graph.node_rank[node] <= last_rank:
+                        num = _hit(node, num, mark, space)
+        count += settings.second_fanout
     return num
 
 
 @compiled
-def _hit(peer: Any, num: Any, mark: Any, table: Any, ids: Any, hits: Any) -> Any:
-    """Counts a hit of a peer; returns how many peers are known now."""
-    number = find_or_add(peer, num, mark, table)
+def _hit(node: Any, num: Any, mark: Any, space: Any) -> Any:
+    """Counts a hit of a look-alike; returns one more than are known now."""
+    number = find_or_add(node, num, mark, space.table)
     if number == num:
-        ids[num], hits[num] = peer, 0
+        space.ids[num], space.hits[num] = node, 0
         num += 1
-    hits[number] += 1
+    space.hits[number] += 1
     return num
-
-
-@compiled
-def _without_neighbors(graph: Any, seed_node: Any, num: Any, ids: Any, hits: Any) -> Any:
-    """Takes out the seed's direct neighbours, keeping the order; returns how many peers are left."""
-    parents, parents_start, num_fks, offsets = graph[3], graph[4], graph[5], graph[6]
-    kept = 1
-    for number in range(1, num):
-        if not are_linked(ids[number], seed_node, parents, parents_start, num_fks, offsets):
-            ids[kept], hits[kept] = ids[number], hits[number]
-            kept += 1
-    return kept

@@ -1,12 +1,11 @@
 """A set of nodes that numbers its members in the order of their discovery, for use in kernels.
 
-Open addressing over three small arrays. A mark tells the entries of the current seed from those of
-earlier ones, so that nothing is cleared between seeds.
+Nothing is cleared between seeds: each has a mark of its own.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,42 +15,49 @@ _STEP = np.uint64(0x9E3779B97F4A7C15)
 ABSENT = -1
 
 
+class NodeTable(NamedTuple):
+    """An open-addressed table; a mark tells the entries of the current seed from those of earlier ones."""
+
+    node: Any
+    number: Any
+    mark: Any
+
+
 @compiled
 def node_table(most: Any) -> Any:
-    """Empty arrays (node, number, mark) for up to `most` nodes, a quarter full at the most."""
+    """Returns an empty table for up to `most` nodes, a quarter full at the most."""
     size = 64
     while size < 4 * most:
         size *= 2
-    return np.empty(size, np.int32), np.empty(size, np.int32), np.full(size, -1, np.int32)
+    return NodeTable(np.empty(size, np.int32), np.empty(size, np.int32), np.full(size, -1, np.int32))
 
 
 @compiled
 def _place(node: Any, mark: Any, table: Any) -> Any:
-    """Where a node stands, or where it would."""
-    nodes, _, marks = table
-    mask = len(nodes) - 1
+    """Returns where a node stands, or where it would."""
+    mask = len(table.node) - 1
     place = np.int64((np.uint64(node) * _STEP) >> np.uint64(40)) & mask
-    while marks[place] == mark and nodes[place] != node:
+    while table.mark[place] == mark and table.node[place] != node:
         place = (place + 1) & mask
     return place
 
 
 @compiled
 def find(node: Any, mark: Any, table: Any) -> Any:
-    """The number of a node, or `ABSENT`."""
+    """Returns the number of a node, or `ABSENT`."""
     place = _place(node, mark, table)
-    return np.int64(table[1][place]) if table[2][place] == mark else np.int64(ABSENT)
+    return np.int64(table.number[place]) if table.mark[place] == mark else np.int64(ABSENT)
 
 
 @compiled
 def find_or_add(node: Any, number: Any, mark: Any, table: Any) -> Any:
-    """The number of a node, which becomes `number` if the node is new."""
+    """Returns the number of a node, which becomes `number` if the node is new."""
     place = _place(node, mark, table)
-    if table[2][place] != mark:
-        table[0][place] = node
-        table[1][place] = number
-        table[2][place] = mark
-    return np.int64(table[1][place])
+    if table.mark[place] != mark:
+        table.node[place] = node
+        table.number[place] = number
+        table.mark[place] = mark
+    return np.int64(table.number[place])
 
 
 @compiled
@@ -77,37 +83,3 @@ def rank_by_count(counts: Any, num: Any, wanted: Any, ranked: Any, starts: Any) 
         if place < wanted:
             ranked[place] = number
     return min(total, wanted)
-
-
-@compiled
-def are_linked(one: Any, other: Any, parents: Any, parents_start: Any, num_fks: Any, offsets: Any) -> Any:
-    """Whether two nodes are neighbours: one of them names the other as a parent."""
-    return _has_parent(one, other, parents, parents_start, num_fks, offsets) or _has_parent(
-        other, one, parents, parents_start, num_fks, offsets
-    )
-
-
-@compiled
-def _has_parent(child: Any, node: Any, parents: Any, parents_start: Any, num_fks: Any, offsets: Any) -> Any:
-    first, last = parent_slots(child, parents_start, num_fks, offsets)
-    for slot in range(first, last):
-        if parents[slot] == node:
-            return True
-    return False
-
-
-@compiled
-def table_of(node: Any, offsets: Any) -> Any:
-    """The table of a node; there are few tables, so they are tried in turn."""
-    table = 0
-    while node >= offsets[table + 1]:
-        table += 1
-    return table
-
-
-@compiled
-def parent_slots(node: Any, parents_start: Any, num_fks: Any, offsets: Any) -> Any:
-    """The range of a node's places in `parents`."""
-    table = table_of(node, offsets)
-    first = parents_start[table] + (node - offsets[table]) * num_fks[table]
-    return first, first + num_fks[table]

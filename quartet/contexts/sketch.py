@@ -10,10 +10,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from quartet.contexts.nodes import table_of
-from quartet.graph import TemporalGraph, visible_end
+from quartet.config import SamplingConfig
+from quartet.contexts.chunk import Chunk, Sampler
+from quartet.contexts.context import Arrays
+from quartet.graph import TemporalGraph, table_of, visible_end, visible_range
 from quartet.machine import compiled
 from quartet.times import DAY
 
@@ -21,52 +22,55 @@ NUM_SCALARS = 4
 STRIDE = 256  # entries between two checkpoints
 
 
-def type_checkpoints(graph: TemporalGraph) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """For each node where its checkpoints start, and the neighbours by table up to each checkpoint."""
-    num_points = np.diff(graph.indptr) // STRIDE
-    starts = np.concatenate([[0], np.cumsum(num_points)])
-    counts = np.zeros((starts[-1], len(graph.names)), dtype=np.int32)
-    _fill_checkpoints(graph.indptr, graph.entries, graph.offsets, starts, counts)
-    return starts, counts
+def sketch_sampler(graph: TemporalGraph, _: SamplingConfig) -> Sampler:
+    """Returns the sampler of the seeds' sketches, which reads the `peak` of their walks."""
+    first_point = np.concatenate([[0], np.cumsum(np.diff(graph.indptr) // STRIDE)])
+    by_table = np.zeros((first_point[-1], len(graph.names)), dtype=np.int32)
+    _fill_checkpoints(graph.arrays, first_point, by_table)
+
+    def sample(seeds: Chunk, gathered: Arrays) -> Arrays:
+        sketch = np.zeros((len(seeds), NUM_SCALARS + len(graph.names)), np.float32)
+        _sketch_many(
+            graph.arrays, first_point, by_table, seeds.node, seeds.last_rank, gathered["peak"], sketch
+        )
+        return {"sketch": sketch}
+
+    return sample
 
 
 @compiled
-def _fill_checkpoints(indptr: Any, entries: Any, offsets: Any, starts: Any, counts: Any) -> None:
-    seen = np.zeros(len(offsets) - 1, np.int32)
-    for node in range(len(indptr) - 1):
+def _fill_checkpoints(graph: Any, first_point: Any, by_table: Any) -> None:
+    """Counts for each node the neighbours of each table up to each of its checkpoints."""
+    seen = np.zeros(len(graph.offsets) - 1, np.int32)
+    for node in range(len(graph.indptr) - 1):
         seen[:] = 0
-        for point in range(starts[node], starts[node + 1]):
-            begin = indptr[node] + (point - starts[node]) * STRIDE
+        for point in range(first_point[node], first_point[node + 1]):
+            begin = graph.indptr[node] + (point - first_point[node]) * STRIDE
             for entry in range(begin, begin + STRIDE):
-                seen[table_of(entries[entry] & 0xFFFFFFFF, offsets)] += 1
-            counts[point] = seen
+                seen[table_of(graph, graph.entries[entry] & 0xFFFFFFFF)] += 1
+            by_table[point] = seen
 
 
 @compiled
-def sketch_many(
-    graph: Any, times: Any, points: Any, nodes: Any, last_ranks: Any, peaks: Any, sketch: Any
+def _sketch_many(
+    graph: Any, first_point: Any, by_table: Any, nodes: Any, last_ranks: Any, peaks: Any, sketch: Any
 ) -> None:
-    """Writes the sketch of each seed into its row."""
-    indptr, entries, offsets = graph[0], graph[1], graph[6]
-    starts, counts = points
+    entries, times = graph.entries, graph.times
     row = np.empty(sketch.shape[1], np.float64)  # rounded once, at the end
     for seed in range(len(nodes)):
-        begin = indptr[nodes[seed]]
-        end = visible_end(entries, begin, indptr[nodes[seed] + 1], last_ranks[seed])
-        row[:] = 0.0
-        sketch[seed] = 0.0
-        if end == begin:
+        begin, degree = visible_range(graph, nodes[seed], last_ranks[seed])
+        if degree == 0:
             continue
-        full = (end - begin) // STRIDE
-        if full:
-            row[NUM_SCALARS:] = counts[starts[nodes[seed]] + full - 1]
-        for entry in range(begin + full * STRIDE, end):
-            row[NUM_SCALARS + table_of(entries[entry] & 0xFFFFFFFF, offsets)] += 1
+        end, num_points = begin + degree, degree // STRIDE
+        row[:] = 0.0
+        if num_points:
+            row[NUM_SCALARS:] = by_table[first_point[nodes[seed]] + num_points - 1]
+        for entry in range(begin + num_points * STRIDE, end):
+            row[NUM_SCALARS + table_of(graph, entries[entry] & 0xFFFFFFFF)] += 1
         first_timed = visible_end(entries, begin, end, 0)  # rank 0: always known
         if first_timed < end:
-            span = times[entries[end - 1] >> 32] - times[entries[first_timed] >> 32]
-            row[1] = span / DAY
-        row[0] = end - begin
+            row[1] = (times[entries[end - 1] >> 32] - times[entries[first_timed] >> 32]) / DAY
+        row[0] = degree
         row[2] = row[0] / max(row[1], 1.0)
         row[3] = peaks[seed]
         sketch[seed] = np.log1p(row)

@@ -9,37 +9,56 @@ RGP counts links instead of rows (appendix A.4.4): the newest of each foreign ke
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
-from quartet.causal import TimeRule, num_visible
+from quartet.causal import num_visible
+from quartet.config import SamplingConfig
+from quartet.contexts.chunk import Chunk, Sampler
+from quartet.contexts.context import Arrays, starts
 from quartet.graph import TemporalGraph
 from quartet.times import DAY, NEVER, STATIC
 
+Rows = NDArray[np.int32]
 
-def sample_temporal(
-    graph: TemporalGraph, times: NDArray[np.int64], budget: int, lookback_days: int, rule: TimeRule
-) -> list[NDArray[np.int32]]:
-    """For each time the newest rows of every timed table in the window, newest first within a table."""
+
+def temporal_sampler(graph: TemporalGraph, config: SamplingConfig) -> Sampler:
+    """Returns the sampler of what happened lately, in the unit that is wanted."""
+    newest = UNITS[config.temporal_unit]
+
+    def sample(moments: Chunk, _: Arrays) -> Arrays:
+        rows = newest(graph, moments.time, config)
+        return {
+            "temporal_start": starts(np.array([len(each) for each in rows], np.int64)),
+            "temporal_node": np.concatenate([np.empty(0, np.int32), *rows]),
+        }
+
+    return sample
+
+
+def newest_rows(graph: TemporalGraph, times: NDArray[np.int64], config: SamplingConfig) -> list[Rows]:
+    """Returns for each time the newest rows of every timed table in the window, newest first within a table."""
     streams = _timed_streams(graph)
-    span = min(lookback_days * DAY, NEVER)
+    span = min(config.lookback_days * DAY, NEVER)
     first = np.maximum(times, STATIC + span) - span  # a window may begin before the first instant there is
-    ends = [num_visible(known_at, times, rule) for _, known_at in streams]
+    ends = [num_visible(known_at, times, config.time_rule) for _, known_at in streams]
     begins = [np.searchsorted(known_at, first, side="left") for _, known_at in streams]
-    return [
-        _newest(
-            [
-                nodes[begin[place] : end[place]]
-                for (nodes, _), begin, end in zip(streams, begins, ends, strict=True)
-            ],
-            budget,
-        )
-        for place in range(len(times))
-    ]
+    found = []
+    for place in range(len(times)):
+        windows = [
+            nodes[begin[place] : end[place]]
+            for (nodes, _), begin, end in zip(streams, begins, ends, strict=True)
+        ]
+        parts = fair_parts([len(window) for window in windows], config.temporal_budget)
+        chosen = [window[len(window) - part :][::-1] for window, part in zip(windows, parts, strict=True)]
+        found.append(np.concatenate([np.empty(0, np.int32), *chosen]))
+    return found
 
 
-def _timed_streams(graph: TemporalGraph) -> list[tuple[NDArray[np.int32], NDArray[np.int64]]]:
-    """The nodes of each timed table, oldest first, with their times."""
+def _timed_streams(graph: TemporalGraph) -> list[tuple[Rows, NDArray[np.int64]]]:
+    """Returns the nodes of each timed table, oldest first, with their times."""
     found = []
     for name in graph.names:
         nodes = graph.stream_of(name)
@@ -49,28 +68,27 @@ def _timed_streams(graph: TemporalGraph) -> list[tuple[NDArray[np.int32], NDArra
     return found
 
 
-def sample_recent_links(
-    graph: TemporalGraph, times: NDArray[np.int64], count: int, rule: TimeRule
-) -> list[NDArray[np.int32]]:
-    """For each time the rows at the ends of the newest `count` links of every foreign key, each row once.
+def newest_links(graph: TemporalGraph, times: NDArray[np.int64], config: SamplingConfig) -> list[Rows]:
+    """Returns for each time the rows at the ends of the newest links of every foreign key, each row once.
 
     Foreign keys come in the order of the schema, their links newest first, of a link the child before its parent.
     """
     relations = _timed_links(graph)
-    ends = [num_visible(known_at, times, rule) for _, known_at in relations]
-    return [
-        _distinct(
-            [
-                links[max(end[place] - count, 0) : end[place]][::-1]
-                for (links, _), end in zip(relations, ends, strict=True)
-            ]
-        )
-        for place in range(len(times))
-    ]
+    ends = [num_visible(known_at, times, config.time_rule) for _, known_at in relations]
+    found = []
+    for place in range(len(times)):
+        newest = [
+            links[max(end[place] - config.recent_links, 0) : end[place]][::-1]
+            for (links, _), end in zip(relations, ends, strict=True)
+        ]
+        rows = np.concatenate([np.empty((0, 2), np.int32), *newest]).reshape(-1)
+        _, first = np.unique(rows, return_index=True)
+        found.append(rows[np.sort(first)])
+    return found
 
 
-def _timed_links(graph: TemporalGraph) -> list[tuple[NDArray[np.int32], NDArray[np.int64]]]:
-    """The links (child, parent) of each foreign key, oldest first, with their times; not those always known.
+def _timed_links(graph: TemporalGraph) -> list[tuple[Rows, NDArray[np.int64]]]:
+    """Returns the links (child, parent) of each foreign key, oldest first, with their times; not those always known.
 
     Of one time, the child's stable key decides: a row has one parent for each foreign key.
     """
@@ -87,21 +105,8 @@ def _timed_links(graph: TemporalGraph) -> list[tuple[NDArray[np.int32], NDArray[
     return found
 
 
-def _distinct(links: list[NDArray[np.int32]]) -> NDArray[np.int32]:
-    """The rows that links name, each once, where it is named first."""
-    rows = np.concatenate([np.empty((0, 2), np.int32), *links]).reshape(-1)
-    _, first = np.unique(rows, return_index=True)
-    return rows[np.sort(first)]
-
-
-def _newest(windows: list[NDArray[np.int32]], budget: int) -> NDArray[np.int32]:
-    parts = fair_parts([len(window) for window in windows], budget)
-    chosen = [window[len(window) - part :][::-1] for window, part in zip(windows, parts, strict=True)]
-    return np.concatenate([np.empty(0, np.int32), *chosen])
-
-
 def fair_parts(available: list[int], budget: int) -> list[int]:
-    """The budget in equal parts, none above what is available, what is left going to the others.
+    """Returns the budget in equal parts, none above what is available, what is left going to the others.
 
     Parts that cannot be equal differ by one, the earlier tables having more.
     """
@@ -115,3 +120,9 @@ def fair_parts(available: list[int], budget: int) -> list[int]:
             parts[place] += more
             left -= more
     return parts
+
+
+UNITS: dict[str, Callable[[TemporalGraph, NDArray[np.int64], SamplingConfig], list[Rows]]] = {
+    "rows": newest_rows,
+    "links": newest_links,
+}

@@ -12,86 +12,123 @@ edge is some row's foreign key, so no hub is ever scanned.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from quartet.config import SamplingConfig
+from quartet.contexts.chunk import Chunk
 from quartet.contexts.draws import below, chance, draw, member
-from quartet.contexts.nodes import find, find_or_add, node_table, parent_slots, rank_by_count
-from quartet.graph import visible_end
+from quartet.contexts.local import UNREACHED, LocalRows, induce_edges, shorten_hops
+from quartet.contexts.nodes import find_or_add, node_table, rank_by_count
+from quartet.graph import visible_end, visible_range
 from quartet.machine import compiled
 
-UNREACHED = 255
+
+class WalkSettings(NamedTuple):
+    num_walks: int
+    length: int
+    restart: int  # a draw below this, of 2^32, goes back
+    max_recent: int  # 0: all
+    is_random: bool  # whether truncation is
+    budget: int
+
+    @staticmethod
+    def of(config: SamplingConfig) -> WalkSettings:
+        return WalkSettings(
+            config.num_walks, config.walk_length, int(config.restart_prob * 2**32), config.max_recent or 0,
+            config.truncation == "random", config.local_budget,
+        )  # fmt: skip
+
+
+class WalkSpace(NamedTuple):
+    """Room for the walks of one seed, used for one seed after the other. Rows are numbered by discovery."""
+
+    table: Any  # the number of each row
+    ids: Any  # its node, as the next four by number
+    visits: Any
+    depth: Any
+    begin: Any  # of the neighbours that a walk may go to
+    width: Any  # how many these are
+    at: Any  # where each walk is: a row's number
+    steps: Any  # how many steps ago it left the seed
+    target: Any  # where it goes next: a node, or -1 for the seed
+
+
+def walk_local(seeds: Chunk, rows: LocalRows) -> None:
+    """Samples the local context of each seed by walks."""
+    settings = WalkSettings.of(seeds.config)
+    _walk_many(seeds.graph.arrays, seeds.node, seeds.last_rank, seeds.keys("walk"), settings, rows)
 
 
 @compiled
-def walk_many(
-    graph: Any, nodes: Any, last_ranks: Any, keys: Any, settings: Any,
-    node: Any, hop: Any, share: Any, edges: Any, size: Any,
-) -> None:  # fmt: skip
-    """Samples the local context of each seed into its row of the output arrays.
-
-    `settings`: (W, L, restart below this of 2^32, M or 0, whether truncation is random, K).
-    Outputs: node, hop, share (seeds, K); edges (seeds, most, 2); size (seeds, 3) with the number of
-    nodes, of edges, and the largest visit count.
-    """
-    walks, length, budget = settings[0], settings[1], settings[5]
-    most = walks * length + 1
-    table = node_table(most)
-    ids, visits = np.empty(most, np.int32), np.empty(most, np.int32)
-    depth = np.empty(most, np.uint8)
-    begin, width = np.empty(most, np.int64), np.empty(most, np.int64)
-    at, steps, target = np.empty(walks, np.int32), np.empty(walks, np.uint8), np.empty(walks, np.int64)
-    ranked, starts = np.empty(budget, np.int32), np.empty(most + 1, np.int64)
+def _walk_many(graph: Any, nodes: Any, last_ranks: Any, keys: Any, settings: Any, rows: Any) -> None:
+    most = settings.num_walks * settings.length + 1
+    space = walk_space(settings.num_walks, most)
+    ranked, starts = np.empty(settings.budget, np.int32), np.empty(most + 1, np.int64)
     place_of = np.empty(most, np.int32)
     for seed in range(len(nodes)):
-        num = _walk(
-            graph, nodes[seed], last_ranks[seed], keys[seed], settings, seed, table,
-            ids, visits, depth, begin, width, at, steps, target,
-        )  # fmt: skip
-        count = rank_by_count(visits, num, budget - 1, ranked, starts)
+        num = walk_one(graph, nodes[seed], last_ranks[seed], keys[seed], settings, seed, space)
+        count = rank_by_count(space.visits, num, settings.budget - 1, ranked, starts)
         place_of[:num] = -1
         place_of[0] = 0
-        node[seed, 0], hop[seed, 0], share[seed, 0] = nodes[seed], 0, 1
         for place in range(count):
             number = ranked[place]
             place_of[number] = place + 1
-            node[seed, place + 1], hop[seed, place + 1] = ids[number], depth[number]
-        size[seed, 0] = count + 1
-        size[seed, 2] = 0
+            rows.node[seed, place + 1] = space.ids[number]
+            rows.hop[seed, place + 1] = space.depth[number]
+        rows.num_rows[seed] = count + 1
         if count:
-            size[seed, 2] = visits[ranked[0]]
-            fill_shares(visits, ranked, count, budget - 1, share[seed])
-        size[seed, 1] = induce_edges(graph, node[seed], count + 1, place_of, seed, table, edges[seed])
-        shorten_hops(hop[seed], count + 1, edges[seed], size[seed, 1])
+            rows.peak[seed] = space.visits[ranked[0]]
+            _fill_counts(space.visits, ranked, count, settings.budget - 1, rows.counts[seed])
+        rows.num_edges[seed] = induce_edges(
+            graph, rows.node[seed], count + 1, place_of, seed, space.table, rows.edge[seed]
+        )
+        shorten_hops(rows.hop[seed], count + 1, rows.edge[seed], rows.num_edges[seed])
 
 
 @compiled
-def _walk(
-    graph: Any, seed_node: Any, last_rank: Any, key: Any, settings: Any, mark: Any, table: Any,
-    ids: Any, visits: Any, depth: Any, begin: Any, width: Any, at: Any, steps: Any, target: Any,
-) -> Any:  # fmt: skip
+def walk_space(num_walks: Any, most: Any) -> Any:
+    """Returns room for walks that meet up to `most` rows, the seed included."""
+    return WalkSpace(
+        node_table(most),
+        np.empty(most, np.int32),
+        np.empty(most, np.int32),
+        np.empty(most, np.uint8),
+        np.empty(most, np.int64),
+        np.empty(most, np.int64),
+        np.empty(num_walks, np.int32),
+        np.empty(num_walks, np.uint8),
+        np.empty(num_walks, np.int64),
+    )
+
+
+@compiled
+def walk_one(
+    graph: Any, seed_node: Any, last_rank: Any, key: Any, settings: Any, mark: Any, space: Any
+) -> Any:
     """Runs all walks of a seed; returns how many distinct rows were met, the seed being number 0."""
-    walks, length, restart, most_recent, is_random, _ = settings
-    entries, stable_key = graph[1], graph[2]
+    table, ids, visits, depth, begin, width, at, steps, target = space
+    num_walks, length, restart, max_recent, is_random, _ = settings
     find_or_add(seed_node, 0, mark, table)
     ids[0], visits[0], depth[0], num = seed_node, 0, 0, 1
-    _find_ranges(graph, last_rank, most_recent, is_random, ids, 0, 1, begin, width)
+    _find_ranges(graph, last_rank, settings, space, 0, 1)
     at[:] = 0
     steps[:] = 0
     for step in range(length):
-        for walk in range(walks):  # reads of different walks do not wait for each other
-            bits = draw(key, step * walks + walk)
+        for walk in range(num_walks):  # reads of different walks do not wait for each other
+            bits = draw(key, step * num_walks + walk)
             now = at[walk]
             if chance(bits) < restart or width[now] == 0:
                 target[walk] = -1
             else:
                 spot = below(bits, width[now])
-                if is_random and width[now] == most_recent:
-                    spot = _spread(key, stable_key[ids[now]], spot, graph, ids[now], last_rank, most_recent)
-                target[walk] = entries[begin[now] + spot] & 0xFFFFFFFF
+                if is_random and width[now] == max_recent:  # the same random subset at every visit
+                    _, total = visible_range(graph, ids[now], last_rank)
+                    spot = member(key ^ graph.stable_key[ids[now]], 0, spot, total, max_recent)
+                target[walk] = graph.entries[begin[now] + spot] & 0xFFFFFFFF
         first_new = num
-        for walk in range(walks):
+        for walk in range(num_walks):
             if target[walk] < 0:
                 at[walk], steps[walk] = 0, 0
                 continue
@@ -104,41 +141,30 @@ def _walk(
             visits[number] += 1
             depth[number] = min(depth[number], steps[walk])
         if step + 1 < length:
-            _find_ranges(graph, last_rank, most_recent, is_random, ids, first_new, num, begin, width)
+            _find_ranges(graph, last_rank, settings, space, first_new, num)
     return num
 
 
 @compiled
-def _find_ranges(
-    graph: Any, last_rank: Any, most_recent: Any, is_random: Any, ids: Any, first: Any, last: Any,
-    begin: Any, width: Any,
-) -> None:  # fmt: skip
-    """The visible, truncated range of neighbours of each new row. Two loops, so that reads overlap."""
-    indptr, entries = graph[0], graph[1]
+def _find_ranges(graph: Any, last_rank: Any, settings: Any, space: Any, first: Any, last: Any) -> None:
+    """Finds the visible, truncated range of neighbours of each new row. Two loops, so that reads overlap."""
+    ids, begin, width = space.ids, space.begin, space.width
     for number in range(first, last):
-        begin[number] = indptr[ids[number]]
-        width[number] = indptr[ids[number] + 1]
+        begin[number] = graph.indptr[ids[number]]
+        width[number] = graph.indptr[ids[number] + 1]
     for number in range(first, last):
-        end = visible_end(entries, begin[number], width[number], last_rank)
+        end = visible_end(graph.entries, begin[number], width[number], last_rank)
         count = end - begin[number]
-        if most_recent and count > most_recent:
-            count = most_recent
-            if not is_random:
+        if settings.max_recent and count > settings.max_recent:
+            count = settings.max_recent
+            if not settings.is_random:
                 begin[number] = end - count
         width[number] = count
 
 
 @compiled
-def _spread(key: Any, row_key: Any, spot: Any, graph: Any, node: Any, last_rank: Any, most: Any) -> Any:
-    """Member `spot` of a random subset of `most` visible neighbours, the same at every visit."""
-    begin = graph[0][node]
-    total = visible_end(graph[1], begin, graph[0][node + 1], last_rank) - begin
-    return member(key ^ row_key, 0, spot, total, most)
-
-
-@compiled
-def fill_shares(visits: Any, ranked: Any, count: Any, slots: Any, share: Any) -> None:
-    """How often each row stands in the padded context: once, plus its share of the free slots.
+def _fill_counts(visits: Any, ranked: Any, count: Any, slots: Any, counts: Any) -> None:
+    """Says how often each row stands in the padded context: once, plus its part of the free slots.
 
     Largest remainders in proportion to visits, ties to the higher rank. Rows are sorted by visits, and rows
     of equal visits have equal remainders, so whole groups are served, largest remainder first.
@@ -153,7 +179,7 @@ def fill_shares(visits: Any, ranked: Any, count: Any, slots: Any, share: Any) ->
         seen = visits[ranked[place]]
         extra, rest = free * seen // total, free * seen % total
         while place < count and visits[ranked[place]] == seen:
-            share[place + 1] = 1 + extra
+            counts[place + 1] = 1 + extra
             left -= extra
             place += 1
         ends[num_groups], rests[num_groups] = place, rest
@@ -165,61 +191,6 @@ def fill_shares(visits: Any, ranked: Any, count: Any, slots: Any, share: Any) ->
                 best = group
         first = ends[best - 1] if best else 0
         for place in range(first, min(ends[best], first + left)):
-            share[place + 1] += 1
+            counts[place + 1] += 1
         left -= ends[best] - first
         rests[best] = -1
-
-
-@compiled
-def induce_edges(graph: Any, node: Any, count: Any, place_of: Any, mark: Any, table: Any, edges: Any) -> Any:
-    """Writes the edges among the chosen rows as (child, parent) places; returns how many there are.
-
-    Two loops: the parents are far apart in memory, and reading them all first lets the reads overlap.
-    """
-    parents, parents_start, num_fks, offsets = graph[3], graph[4], graph[5], graph[6]
-    named, child, num_named = np.empty(len(edges), np.int32), np.empty(len(edges), np.int32), 0
-    for place in range(count):
-        first, last = parent_slots(node[place], parents_start, num_fks, offsets)
-        for slot in range(first, last):
-            named[num_named], child[num_named] = parents[slot], place
-            num_named += 1
-    found = 0
-    for spot in range(num_named):
-        if named[spot] >= 0:
-            number = find(named[spot], mark, table)
-            if number >= 0 and place_of[number] >= 0:
-                edges[found, 0], edges[found, 1] = child[spot], place_of[number]
-                found += 1
-    return found
-
-
-@compiled
-def shorten_hops(hop: Any, count: Any, edges: Any, num_edges: Any) -> None:
-    """hop = min(walk depth, distance from the seed inside the induced graph), in place."""
-    starts = np.zeros(count + 1, np.int32)
-    for edge in range(num_edges):
-        starts[edges[edge, 0] + 1] += 1
-        starts[edges[edge, 1] + 1] += 1
-    for place in range(count):
-        starts[place + 1] += starts[place]
-    cursor, beside = starts[:-1].copy(), np.empty(2 * num_edges, np.int32)
-    for edge in range(num_edges):
-        child, parent = edges[edge, 0], edges[edge, 1]
-        beside[cursor[child]], beside[cursor[parent]] = parent, child
-        cursor[child] += 1
-        cursor[parent] += 1
-    far = np.full(count, UNREACHED, np.uint8)
-    queue = np.empty(count, np.int32)
-    far[0], queue[0] = 0, 0
-    head, tail = 0, 1
-    while head < tail:
-        place = queue[head]
-        head += 1
-        for spot in range(starts[place], starts[place + 1]):
-            other = beside[spot]
-            if far[other] == UNREACHED:
-                far[other] = min(far[place] + 1, UNREACHED - 1)
-                queue[tail] = other
-                tail += 1
-    for place in range(count):
-        hop[place] = min(hop[place], far[place])

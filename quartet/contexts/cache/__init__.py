@@ -1,1 +1,0 @@
-"""Contexts in one file, whole or absent."""

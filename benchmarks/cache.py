@@ -24,10 +24,9 @@ from rich.table import Table
 from shop import START, YEARS, shop
 
 from quartet.config import SamplingConfig
-from quartet.contexts import Context, cached_sample, sample, select
-from quartet.contexts.cache.build import cache_digest, estimate
-from quartet.contexts.cache.read import open_cache
-from quartet.contexts.cache.write import write_cache
+from quartet.contexts import Context, cached_sample, estimate, sample, select
+from quartet.contexts.cache import cache_digest
+from quartet.contexts.cachefile import open_cache, write_cache
 from quartet.database import Database
 from quartet.graph import TemporalGraph
 from quartet.tasks import Seeds, Task

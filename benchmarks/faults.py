@@ -29,8 +29,7 @@ from rich.table import Table
 
 from quartet.config import SamplingConfig
 from quartet.contexts import Context, sample, select
-from quartet.contexts.cache.read import open_cache
-from quartet.contexts.cache.write import write_cache
+from quartet.contexts.cachefile import open_cache, write_cache
 from quartet.errors import IntegrityError
 from quartet.graph import TemporalGraph
 from quartet.machine.files import PART
@@ -82,7 +81,7 @@ def _kill_writers(folder: Path, kills: int, rng: random.Random) -> Counter[str]:
     write_cache(folder / "source.h5", new, NEW)
     seconds = statistics.median(_write_seconds(folder / "timed.h5", new) for _ in range(9))
     context, found = multiprocessing.get_context("forkserver"), Counter[str]()
-    context.set_forkserver_preload(["h5py", "quartet.cache", "quartet.contexts.select"])
+    context.set_forkserver_preload(["h5py", "quartet.contexts"])
     for trial in range(kills):
         path = folder / str(trial) / "cache.h5"
         if trial % 2:

@@ -33,6 +33,7 @@ from rich.table import Table
 
 from quartet.config import SamplingConfig
 from quartet.database import Database
+from quartet.machine import usable_cores
 from tests.contexts.configs import configs
 from tests.contexts.named import Named, NamedSeed, World, future_rows
 from tests.strategies import Raw, interesting_times, random_db, scrambled_future, shuffled, without_future
@@ -65,7 +66,7 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     options.add_argument("--count", type=int, default=10_000, help="databases")
-    options.add_argument("--processes", type=int, default=len(os.sched_getaffinity(0)))
+    options.add_argument("--processes", type=int, default=usable_cores())
     options.add_argument("--rng-seed", type=int, default=0)
     options.add_argument("--digests", action="store_true", help="the digest matrix instead")
     chosen = options.parse_args()

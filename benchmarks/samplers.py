@@ -23,7 +23,7 @@ from shop import shop
 
 from quartet.config import SamplingConfig
 from quartet.contexts import sample
-from quartet.contexts.context import CHUNK
+from quartet.contexts.sampling import CHUNK
 from quartet.database import FACTS, Database, ForeignKey, TableSchema, TimeColumn
 from quartet.database.schema import Schema
 from quartet.graph import TemporalGraph

@@ -7,6 +7,7 @@ board asks, and where that is written, is in `docs/submit.md`.
 from __future__ import annotations
 
 import csv
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -152,7 +153,7 @@ def read_predictions(path: Path, board: BoardTask, split: Split) -> NDArray[np.f
             f"{path.name} has {len(pairs):,} rows, which are not the {len(expected):,} of the task's {split} table in "
             f"their order (line {first + 2} first)",
         )
-    scores = np.array([float(line[2] or "nan") for line in lines], dtype=np.float64)
+    scores = np.array([_number(line[2]) for line in lines], dtype=np.float64)
     is_wrong = ~np.isfinite(scores)
     if board.task.spec.type == "binary_classification":
         is_wrong |= (scores < 0) | (scores > 1)
@@ -163,6 +164,13 @@ def read_predictions(path: Path, board: BoardTask, split: Split) -> NDArray[np.f
             f"{path.name}: {is_wrong.sum():,} predictions are missing or out of range (line {line} first)",
         )
     return scores
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
 
 
 def damaged(code: str, what: str) -> IntegrityError:

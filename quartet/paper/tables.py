@@ -124,7 +124,7 @@ def _columns(compared: Comparison) -> dict[str, Callable[[str], str]]:
             "test − QUARTET": lambda arm: _against(compared, arm),
             "paper's test": paper_figure("test"),
             **runs,
-            "parameters": lambda arm: f"{next(iter(compared.runs[arm].values())).num_parameters:,}",
+            "parameters": lambda arm: f"{list(compared.runs[arm].values())[-1].num_parameters:,}",
             "min a run": lambda arm: f"{fmean(run.seconds for run in compared.runs[arm].values()) / 60:.1f}",
             "peak GB": peak,
         },

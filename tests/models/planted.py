@@ -29,7 +29,8 @@ from quartet.graph import TemporalGraph
 from quartet.tasks import Seeds
 from quartet.times import DAY
 
-NUM_SEEDS = 600  # half of them to train on
+NUM_SEEDS = 400  # half of them to train on
+NUM_TIMES = 600  # of the waves, which are harder to learn
 NOW = 100  # the day of all seeds that are not told apart by time
 
 # Local contexts end two rows away from the seed, look-alikes are four rows away, and no row is drawn by lot.
@@ -91,16 +92,16 @@ def waves(rng_seed: int = 0) -> Planted:
     nothing, and customers have one order each, at any time before.
     """
     rng = np.random.default_rng(rng_seed)
-    is_rising = rng.integers(0, 2, NUM_SEEDS)
-    end = NOW + 10 * np.arange(NUM_SEEDS)
-    middle = rng.uniform(-1, 1, NUM_SEEDS) + np.where(is_rising, 0, np.pi)
+    is_rising = rng.integers(0, 2, NUM_TIMES)
+    end = NOW + 10 * np.arange(NUM_TIMES)
+    middle = rng.uniform(-1, 1, NUM_TIMES) + np.where(is_rising, 0, np.pi)
     phase = middle[:, None] + 0.2 * (np.arange(8) - 3.5)
     level = np.sin(phase) + rng.normal(0, 0.05, phase.shape)
     tables = {
-        "customers": {"id": np.arange(NUM_SEEDS)},
+        "customers": {"id": np.arange(NUM_TIMES)},
         "orders": {
-            "id": np.arange(NUM_SEEDS),
-            "customers": np.arange(NUM_SEEDS),
+            "id": np.arange(NUM_TIMES),
+            "customers": np.arange(NUM_TIMES),
             "day": end - rng.uniform(0, 100, len(end)),
         },
         "readings": {
@@ -109,7 +110,7 @@ def waves(rng_seed: int = 0) -> Planted:
             "day": (end[:, None] - np.arange(8)[::-1] - 0.5).ravel(),
         },
     }
-    return _planted(tables, np.arange(NUM_SEEDS), is_rising, NEAR.changed(lookback_days=9), end)
+    return _planted(tables, np.arange(NUM_TIMES), is_rising, NEAR.changed(lookback_days=9), end)
 
 
 def look_alikes(rng_seed: int = 0) -> Planted:

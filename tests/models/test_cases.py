@@ -145,7 +145,7 @@ def test_a_model_must_read_something() -> None:
         ({"dropout": 1.0}, r"C02.*dropout is 1\.0.*from 0 to below 1"),
         ({"attention_dropout": -0.1}, r"C02.*attention_dropout is -0\.1"),
         ({"heads": 0}, r"C02.*heads is 0"),
-        ({"mix": "sum"}, r"C02.*mix is 'sum'.*mlp or linear"),
+        ({"mix": "sum"}, r"C02.*mix is 'sum'.*mlp, linear"),
         ({"branches": ("features",)}, r'C02.*no branch "features".*feature'),
         ({"latents": 3}, r'C01.*unknown field "latents".*num_latents'),
         ({"width": 100, "heads": 8}, r"C03.*width 100.*8 heads.*multiple of 32"),

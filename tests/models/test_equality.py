@@ -12,7 +12,7 @@ import torch
 from quartet.config import SamplingConfig
 from quartet.models.layers.encoders import normalised
 from quartet.training import backward_by_group
-from tests.models.data import SMALL, Setting, assert_same, buyers, gradients
+from tests.models.data import SMALL, WALK, Setting, assert_same, buyers, gradients
 from tests.reference.model import literal_logits
 
 ABLATIONS = {
@@ -61,7 +61,7 @@ def test_every_sampler_gives_a_batch_that_equals_its_literal_form(name: str) -> 
 
 @pytest.mark.parametrize("number", [1, 4, 5])
 def test_other_graphs(number: int) -> None:
-    case = buyers(number, count=12)
+    case = buyers(number, sampler=WALK.changed(local_budget=40))
     assert (case.context.local_count > 1).any(), "no repeated token, no proof"
     assert len(case.batch.num_temporal) < len(case.batch), "no shared time, no proof"
     check(case)

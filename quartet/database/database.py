@@ -53,7 +53,9 @@ class Database:
             schema = Schema.from_dict(schema)
         elif not isinstance(schema, (Schema, type(None))):
             kind = type(schema).__name__
-            raise UsageError("C02", f"the schema is a {kind}", "give the path of a schema file, or a dict")
+            raise UsageError(
+                "C02", f"the schema is of type {kind}", "give the path of a schema file, or a dict"
+            )
         raw = read_source(source)
         for name in raw.schema.tables:
             if name not in raw.tables:
@@ -124,7 +126,7 @@ class Database:
         if not isinstance(definition, (Mapping, type(None))):
             raise UsageError(
                 "C02",
-                f"the task is a {type(definition).__name__}",
+                f"the task is of type {type(definition).__name__}",
                 "give the name of a stored task, the path of a task file, or a dict with its fields",
             )
         fields = {str(name): value for name, value in {**(definition or {}), **fields}.items()}

@@ -134,8 +134,6 @@ def share_held(column: Column, key: Column) -> float:
         return 0.0
     if column.kind != "integer":
         return float(pc.sum(pc.is_in(values, value_set=keys.cast(values.type))).as_py() / len(values))
-    if int(keys[-1]) - int(keys[0]) + 1 == len(keys):
-        return float(np.mean((values >= keys[0]) & (values <= keys[-1])))
     places = np.minimum(np.searchsorted(keys, values), len(keys) - 1)
     return float(np.mean(keys[places] == values))
 

@@ -9,10 +9,10 @@ import pyarrow as pa
 
 from quartet.database.readers.address import Address
 from quartet.database.readers.engine import (
-    Catalogue,
     DeclaredTable,
     Engine,
     QueryError,
+    Tables,
     declared_tables,
     literal,
     quote,
@@ -64,13 +64,12 @@ def _reason(error: Exception) -> str:
 
 
 class _DuckdbEngine(Engine):
-    def catalogue(self) -> Catalogue:
+    def catalogue(self) -> tuple[Tables, list[Finding]]:
         self._check_schema({"main", *(row["name"] for row in self._rows(_SCHEMAS))})
         columns, keys, views = (
             self._rows(sql.format(schema=literal(self._schema))) for sql in (_COLUMNS, _KEYS, _VIEWS)
         )
-        left_out = self._left_out("views", [row["name"] for row in views])
-        return Catalogue(self._schema, declared_tables(columns, keys), left_out)
+        return declared_tables(columns, keys), self._left_out("views", [row["name"] for row in views])
 
     def read(self, table: DeclaredTable, keys: frozenset[str]) -> tuple[pa.Table, list[Finding]]:
         source = f"{quote(self._schema)}.{quote(table.name)}"

@@ -37,13 +37,7 @@ class DeclaredTable:
     links: tuple[Link, ...] = ()
 
 
-@dataclass(frozen=True)
-class Catalogue:
-    """The base tables of one schema by name, and findings on what is left out."""
-
-    schema: str
-    tables: Mapping[str, DeclaredTable]
-    findings: tuple[Finding, ...] = ()
+Tables = dict[str, DeclaredTable]
 
 
 class QueryError(Exception):
@@ -64,7 +58,8 @@ class Engine(ABC):
         self._location = location
 
     @abstractmethod
-    def catalogue(self) -> Catalogue: ...
+    def catalogue(self) -> tuple[Tables, list[Finding]]:
+        """Returns the base tables of the schema by name, and findings on what is left out."""
 
     @abstractmethod
     def read(self, table: DeclaredTable, keys: frozenset[str]) -> tuple[pa.Table, list[Finding]]:
@@ -83,12 +78,11 @@ class Engine(ABC):
             meant = did_you_mean(self._schema, known)
             raise UsageError("C01", f'there is no schema "{self._schema}" in "{self._location}"{meant}')
 
-    def _left_out(self, kind: str, names: list[str]) -> tuple[Finding, ...]:
+    def _left_out(self, kind: str, names: list[str]) -> list[Finding]:
         """Returns the note on what is not a table, if there is any."""
-        if not names:
-            return ()
         text = f"left out, because only tables are read: {kind} {', '.join(map(quote, names))}"
-        return (note("S19", self._schema, text, len(names), "to use one, copy it into a table"),)
+        finding = note("S19", self._schema, text, len(names), "to use one, copy it into a table")
+        return [finding] if names else []
 
     def _read(
         self,
@@ -134,7 +128,7 @@ class Engine(ABC):
         return rows.rename_columns(list(expressions)), findings
 
 
-def declared_tables(columns: Rows, keys: Rows) -> dict[str, DeclaredTable]:
+def declared_tables(columns: Rows, keys: Rows) -> Tables:
     """Returns the tables of a catalogue's columns (`table_name`, `name`, `type`) and its keys.
 
     A key has a `kind` (p for primary, f for foreign), `columns`, `target_schema`, `target` and `target_columns`.

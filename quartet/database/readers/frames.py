@@ -35,7 +35,7 @@ def _to_arrow(name: str, frame: Any) -> pa.Table:
             pass  # a single column: it has no names
     raise UsageError(
         "S01",
-        f'table "{name}" is a {type(frame).__name__}',
+        f'table "{name}" is of type {type(frame).__name__}',
         "give a pandas or polars DataFrame or an Arrow table",
     )
 

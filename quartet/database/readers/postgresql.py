@@ -8,7 +8,7 @@ key leads into another schema of the search path.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from typing import Any
 
@@ -16,11 +16,11 @@ import pyarrow as pa
 
 from quartet.database.readers.address import SECRETS, Address
 from quartet.database.readers.engine import (
-    Catalogue,
     DeclaredTable,
     Engine,
     QueryError,
     Rows,
+    Tables,
     declared_tables,
     driver,
     driver_errors,
@@ -141,7 +141,7 @@ class _PostgresqlEngine(Engine):
             self._run(f"SET LOCAL {name} = {literal(value)}")
         self.query(_SET_ENCODING)
 
-    def catalogue(self) -> Catalogue:
+    def catalogue(self) -> tuple[Tables, list[Finding]]:
         names = [row["name"] for row in self._rows("SELECT nspname::text AS name FROM pg_namespace")]
         if self._schema not in names:  # then only the user's own are suggested
             names = [name for name in names if not name.startswith("pg_") and name != "information_schema"]
@@ -153,13 +153,10 @@ class _PostgresqlEngine(Engine):
         self._partitioned = {row["name"] for row in relations if row["kind"] == "p"}
         tables = declared_tables(columns, keys)
         readable = [row["name"] for row in relations if row["kind"] in "rp" and row["is_readable"]]
-        return Catalogue(
-            self._schema,
-            {name: tables[name] for name in readable if name in tables},
-            self._findings(relations, tables.keys()),
-        )
+        findings = self._findings(relations, tables)
+        return {name: tables[name] for name in readable if name in tables}, findings
 
-    def _findings(self, relations: Rows, with_columns: Collection[str]) -> tuple[Finding, ...]:
+    def _findings(self, relations: Rows, tables: Tables) -> list[Finding]:
         def named(kinds: str) -> list[str]:
             return [row["name"] for row in relations if row["kind"] in kinds]
 
@@ -173,12 +170,9 @@ class _PostgresqlEngine(Engine):
                 )
                 text, fix = f'table "{row["name"]}": {reason}', "connect as a user who may read it all"
                 hidden.append(warning("S20", row["name"], text, fix=fix))
-        return (
-            *self._left_out("views", named("vm")),
-            *self._left_out("foreign tables", named("f")),
-            *self._left_out("tables without columns", [n for n in named("rp") if n not in with_columns]),
-            *hidden,
-        )
+        left_out = self._left_out("views", named("vm")) + self._left_out("foreign tables", named("f"))
+        empty = [name for name in named("rp") if name not in tables]
+        return left_out + self._left_out("tables without columns", empty) + hidden
 
     def read(self, table: DeclaredTable, keys: frozenset[str]) -> tuple[pa.Table, list[Finding]]:
         # ONLY: the rows of an inheriting table are its own, and would be read twice.

@@ -20,7 +20,7 @@ def read_source(source: object) -> Source:
 
         return read_frames(source)
     if not isinstance(source, (str, PathLike)) or not str(source).strip():
-        kind = "empty" if isinstance(source, str) else f"a {type(source).__name__}"
+        kind = "empty" if isinstance(source, str) else f"of type {type(source).__name__}"
         raise UsageError("C02", f"the source is {kind}", f"give {_KINDS}; or a dict of DataFrames")
     text = str(source)
     try:

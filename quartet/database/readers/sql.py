@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from quartet.database.readers.address import kind_of_file, parse_address
 from quartet.database.readers.duckdb import open_duckdb
-from quartet.database.readers.engine import Catalogue, DeclaredTable, Engine, Link, QueryError
+from quartet.database.readers.engine import DeclaredTable, Engine, Link, QueryError, Tables
 from quartet.database.readers.postgresql import open_postgresql
 from quartet.database.readers.sqlite import open_sqlite
 from quartet.database.schema import Fact, ForeignKey, Schema, TableSchema
@@ -29,19 +29,20 @@ def read_sql(url: str) -> Source:
     address = parse_address(url)
     try:
         with _OPEN[address.kind](address) as engine:
-            return _read_all(engine, address.location)
+            return _read_all(engine, address.location, address.schema)
     except QueryError as error:
         text = f'"{address.location}" cannot be read: {error.reason}'
         raise ResourceError("R02", text, error.fix) from None
 
 
-def _read_all(engine: Engine, location: str) -> Source:
-    catalogue = engine.catalogue()
-    if not catalogue.tables:
-        besides = "".join(f" ({finding.message})" for finding in catalogue.findings)
+def _read_all(engine: Engine, location: str, schema_name: str) -> Source:
+    declared, findings = engine.catalogue()
+    if not declared:
+        besides = "".join(f" ({finding.message})" for finding in findings)
         fix = "give a folder of .parquet/.csv or a database URL"
         raise SchemaError("S01", f'no tables found in "{location}"{besides}', fix)
-    schema, findings = _declared_schema(catalogue)
+    schema, noticed = _declared_schema(declared, schema_name)
+    findings += noticed
     keys = {name: set(table.primary_key) for name, table in schema.tables.items()}
     for name, table in schema.tables.items():
         for key in table.foreign_keys:
@@ -49,7 +50,7 @@ def _read_all(engine: Engine, location: str) -> Source:
             keys[key.table].update(key.references)
     tables = {}
     for name in schema.tables:
-        rows, noticed = engine.read(catalogue.tables[name], frozenset(keys[name]))
+        rows, noticed = engine.read(declared[name], frozenset(keys[name]))
         columns = [  # without the drivers' own types
             c.cast(c.type.storage_type) if isinstance(c.type, pa.BaseExtensionType) else c
             for c in rows.columns
@@ -57,20 +58,20 @@ def _read_all(engine: Engine, location: str) -> Source:
         tables[name] = pa.table(columns, names=rows.column_names)
         findings += noticed
     findings += _agree_on_types(tables, schema)
-    return Source(tables, schema, location, findings=(*catalogue.findings, *findings))
+    return Source(tables, schema, location, findings=tuple(findings))
 
 
-def _declared_schema(catalogue: Catalogue) -> tuple[Schema, list[Finding]]:
+def _declared_schema(declared: Tables, schema_name: str) -> tuple[Schema, list[Finding]]:
     tables, findings = {}, []
-    for name, table in sorted(catalogue.tables.items()):
+    for name, table in sorted(declared.items()):
         links: dict[ForeignKey, None] = {}
         for link in table.links:
-            reason = _why_unusable(link, catalogue)
+            reason = _why_unusable(link, declared, schema_name)
             if reason:
                 where = f"{name}.{', '.join(link.columns)}"
                 findings.append(warning("S09", where, f"{where}: the foreign key {reason}; it is left out"))
             else:
-                links[_foreign_key(link, catalogue.tables[link.table])] = None
+                links[_foreign_key(link, declared[link.table])] = None
         place = {column: i for i, column in enumerate(table.columns)}
         in_order = sorted(links, key=lambda fk: ([place[c] for c in fk.columns], fk.table))
         settled: frozenset[Fact] = frozenset({"pkey"} if table.primary_key else ())
@@ -78,13 +79,13 @@ def _declared_schema(catalogue: Catalogue) -> tuple[Schema, list[Finding]]:
     return Schema(tables), findings
 
 
-def _why_unusable(link: Link, catalogue: Catalogue) -> str:
+def _why_unusable(link: Link, tables: Tables, schema_name: str) -> str:
     """Returns where a link leads if not to a column of a table that is read, else an empty text."""
-    if link.schema != catalogue.schema:
+    if link.schema != schema_name:
         return f'leads into another schema ("{link.schema}"."{link.table}")'
-    if link.table not in catalogue.tables:
-        return f'leads to "{link.table}", which is not read' + did_you_mean(link.table, catalogue.tables)
-    target = catalogue.tables[link.table]
+    if link.table not in tables:
+        return f'leads to "{link.table}", which is not read' + did_you_mean(link.table, tables)
+    target = tables[link.table]
     if not (link.references or target.primary_key):
         return f'leads to "{link.table}", which has no primary key'
     for column in link.references:

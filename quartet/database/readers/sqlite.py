@@ -20,11 +20,11 @@ import pyarrow.compute as pc
 
 from quartet.database.readers.address import Address
 from quartet.database.readers.engine import (
-    Catalogue,
     DeclaredTable,
     Engine,
     Link,
     QueryError,
+    Tables,
     driver,
     driver_errors,
     literal,
@@ -84,7 +84,7 @@ def _undisturbed(path: Path) -> Iterator[str]:
 
 
 class _SqliteEngine(Engine):
-    def catalogue(self) -> Catalogue:
+    def catalogue(self) -> tuple[Tables, list[Finding]]:
         self._check_schema(["main"])
         listed = self._rows(
             "SELECT name, type FROM pragma_table_list "
@@ -94,7 +94,7 @@ class _SqliteEngine(Engine):
         tables = {name: self._declared(name) for name in names["table"]}
         findings = self._left_out("views", names["view"])
         findings += self._left_out("virtual tables", names["virtual"] + names["shadow"])
-        return Catalogue("main", {name: _resolved(table, tables) for name, table in tables.items()}, findings)
+        return {name: _resolved(table, tables) for name, table in tables.items()}, findings
 
     def _declared(self, name: str) -> DeclaredTable:
         columns = self._rows(

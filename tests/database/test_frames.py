@@ -170,7 +170,7 @@ def test_polars() -> None:
 )
 def test_what_is_no_frame(frame: Any, kind: str) -> None:
     assert refusal(UsageError, frame) == (
-        f'error[S01] table "t" is a {kind}. Fix: give a pandas or polars DataFrame or an Arrow table'
+        f'error[S01] table "t" is of type {kind}. Fix: give a pandas or polars DataFrame or an Arrow table'
     )
 
 

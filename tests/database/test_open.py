@@ -23,9 +23,7 @@ def test_a_source_of_a_wrong_type_is_refused(source: object) -> None:
         Database.load(source)
 
 
-@pytest.mark.parametrize(
-    "source", ["x" * 5000, "SELECT 1;\n" * 100, "a\0b", "~no-such-user-here/x", "no/such/../x"]
-)
+@pytest.mark.parametrize("source", ["x" * 5000, "SELECT 1;\n" * 100, "a\0b", "~no-such-user-here/x"])
 def test_a_text_that_is_no_source_is_refused(source: str) -> None:
     with pytest.raises(QuartetError) as caught:
         Database.load(source)
@@ -34,13 +32,13 @@ def test_a_text_that_is_no_source_is_refused(source: str) -> None:
 
 @pytest.mark.parametrize("table", [None, 3, "orders.csv", {"id": [1]}, [1]])
 def test_a_dict_with_a_value_that_is_no_table_is_refused(table: object) -> None:
-    with pytest.raises(UsageError, match=r'error\[S01\] table "orders" is a '):
+    with pytest.raises(UsageError, match=r'error\[S01\] table "orders" is of type '):
         Database.load({"customers": pa.table({"id": [1]}), "orders": table})
 
 
 @pytest.mark.parametrize("schema", [3, [], True, b"x.yaml"])
 def test_a_schema_of_a_wrong_type_is_refused(schema: Any) -> None:
-    with pytest.raises(UsageError, match=r"error\[C02\] the schema is a "):
+    with pytest.raises(UsageError, match=r"error\[C02\] the schema is of type "):
         Database.load(market.arrow_tables(), schema)
 
 
@@ -79,13 +77,7 @@ def test_a_task_by_its_file(tmp_path: Path) -> None:
 def test_a_task_by_its_labels(tmp_path: Path) -> None:
     shop = small_shop()
     labels = Task.from_sql(shop, **CHURN).label_rows("train")
-    fields = {
-        name: value
-        for name, value in CHURN.items()
-        if name not in ("sql", "timedelta", "num_eval_timestamps")
-    }
-    fields |= {"timedelta": CHURN["timedelta"]} if "timedelta" in CHURN else {}
-    fields |= {"val_timestamp": "2024-01-15", "test_timestamp": "2024-01-20"}
+    fields = {name: value for name, value in CHURN.items() if name != "sql"}
     pq.write_table(labels, tmp_path / "labels.parquet")
     specs = [
         shop.task(fields, labels=given).spec
@@ -102,7 +94,7 @@ def test_a_task_by_its_labels(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("definition", [3, ["churn"], b"churn", True])
 def test_a_task_of_a_wrong_type_is_refused(definition: Any) -> None:
-    with pytest.raises(UsageError, match=r"error\[C02\] the task is a "):
+    with pytest.raises(UsageError, match=r"error\[C02\] the task is of type "):
         small_shop().task(definition)
 
 

@@ -236,7 +236,7 @@ def test_only_tables_with_columns_are_read(url: str) -> None:
 def test_all_tables_are_of_one_moment(url: str) -> None:
     execute(url, "CREATE TABLE a (x int)", "CREATE TABLE b (x int)", "INSERT INTO b VALUES (1)")
     with open_postgresql(parse_address(url)) as engine:
-        tables = engine.catalogue().tables
+        tables = engine.catalogue()[0]
         engine.read(tables["a"], frozenset())
         execute(url, "INSERT INTO b VALUES (2)")
         rows, _ = engine.read(tables["b"], frozenset())
@@ -347,7 +347,7 @@ def test_a_lost_connection(url: str) -> None:
 
     def read_and_lose() -> None:
         with open_postgresql(parse_address(url)) as engine:
-            table = engine.catalogue().tables["t"]
+            table = engine.catalogue()[0]["t"]
             own = engine.query("SELECT pg_backend_pid() AS pid")["pid"][0].as_py()
             execute(url, f"SELECT pg_terminate_backend({own}, 5000)")
             engine.read(table, frozenset())

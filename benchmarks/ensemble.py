@@ -1,26 +1,28 @@
-"""What it brings to ask several runs together: the second table of docs/history.md.
+"""What several models bring together: the second table of docs/past-labels.md.
 
-    python -m benchmarks.ensemble [--data FOLDER] [--tasks DATASET/TASK ...] [--runs runs/history]
+    python -m benchmarks.ensemble [--data FOLDER] [--tasks DATASET/TASK ...] [--runs runs/past-labels]
 
-Takes the runs that `python -m benchmarks.history` has kept, and trains nothing. A cell has the mean of the values of
-single runs and, after the arrow, the value of the mean of their scores. Which to use is for validation to say.
+Takes the runs that `python -m benchmarks.past_labels` has kept, and trains nothing. A cell has the mean of the values
+of single runs and, after the arrow, the value of the mean of their scores. Which to use is for validation to decide.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 
-from benchmarks.history import PROTOCOLS, arm_name, folder_of, task_of
-from benchmarks.results import options, shown_metric, source_of
+from benchmarks.past_labels import PROTOCOLS, arm_name, folder_of, task_of
+from benchmarks.results import options, print_line, shown_metric, source_of
 from quartet.config import Protocol
+from quartet.listener import SILENT
 from quartet.machine import use_threads
-from quartet.runs import Evaluation, Run, evaluate_runs
+from quartet.runs import Ensemble, Evaluation
 from quartet.tasks import Split, Task
 
-ARMS = [(model, history) for model in ("quartet", "lightgbm") for history in (False, True)]
+ARMS = list(product(("quartet", "lightgbm"), (False, True)))
 VIEWS: tuple[tuple[Split, Protocol], ...] = (
     ("val", "frozen"),
     *(("test", protocol) for protocol in PROTOCOLS),
@@ -28,41 +30,38 @@ VIEWS: tuple[tuple[Split, Protocol], ...] = (
 
 
 def main() -> None:
-    asked = options(__doc__, Path("runs/history")).parse_args()
+    asked = options(__doc__, Path("runs/past-labels")).parse_args()
     use_threads(asked.threads)
-    heads = ["task", "rows", "metric", *(arm_name(*arm) for arm in ARMS), "with history", "all"]
-    print("| " + " | ".join(heads) + " |\n|" + "---|" * len(heads))
+    print_line(
+        "task", "rows", "metric", *(arm_name(*arm) for arm in ARMS), "with past labels", "all", is_head=True
+    )
     for name in asked.tasks:
         source = source_of(name, asked.data)
-        runs = {arm: kept_runs(asked.runs, name, *arm) for arm in ARMS}
+        runs = {
+            arm: sorted(folder_of(asked.runs, name, *arm, 0).parent.glob("seed-*/latest")) for arm in ARMS
+        }
         if source is not None and all(runs.values()):
             print_task(name, task_of(name, source), runs)
 
 
-def kept_runs(folder: Path, name: str, model: str, history: bool) -> list[Run]:
-    """The runs of a task that are there, one for each random seed."""
-    arm = folder_of(folder, name, model, history, 0).parent
-    return [Run.open(path) for path in sorted(arm.glob("seed-*/latest"))]
-
-
-def print_task(name: str, task: Task, runs: Mapping[tuple[str, bool], Sequence[Run]]) -> None:
-    """A line for validation and for test under each protocol."""
-    groups = [
-        *runs.values(),
-        [run for (_, history), some in runs.items() if history for run in some],
-        [run for some in runs.values() for run in some],
-    ]
+def print_task(name: str, task: Task, runs: Mapping[tuple[str, bool], Sequence[Path]]) -> None:
+    """Prints a line for validation and for test under each protocol."""
+    with_past_labels = [run for (_, has_past_labels), some in runs.items() if has_past_labels for run in some]
+    groups = [*runs.values(), with_past_labels, [run for some in runs.values() for run in some]]
+    ensembles = [Ensemble(*group) for group in groups]
     for split, protocol in VIEWS:
-        found = [evaluate_runs(group, task, split, protocol, with_rules=False) for group in groups]
-        metric, digits = shown_metric(found[0].to_dict() | {"type": task.spec.type})
+        evaluations = [
+            ensemble.evaluate(task, split=split, protocol=protocol, rules=False, listener=SILENT)
+            for ensemble in ensembles
+        ]
+        metric, digits = shown_metric(evaluations[0].to_dict() | {"type": task.spec.type})
         shown = "validation" if split == "val" else f"test, {protocol}"
-        cells = [cell(one, len(group), metric, digits) for one, group in zip(found, groups, strict=True)]
-        print("| " + " | ".join([name, shown, metric, *cells]) + " |", flush=True)
+        print_line(name, shown, metric, *(cell(one, metric, digits) for one in evaluations))
 
 
-def cell(found: Evaluation, num_runs: int, metric: str, digits: int) -> str:
-    together, *single = (row.measures[metric].value or float("nan") for row in found.rows[: num_runs + 1])
-    return f"{np.mean(single):.{digits}f} → {together:.{digits}f}"
+def cell(evaluation: Evaluation, metric: str, digits: int) -> str:
+    together, *single = (row.measures[metric].value or float("nan") for row in evaluation.rows)
+    return f"{np.mean(single or [together]):.{digits}f} → {together:.{digits}f}"
 
 
 if __name__ == "__main__":

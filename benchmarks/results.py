@@ -1,4 +1,4 @@
-"""What the model reaches on benchmark tasks, beside trivial rules: the table of docs/results.md.
+"""How good the model is on benchmark tasks, beside rules: the table of docs/results.md.
 
     python benchmarks/results.py [--data FOLDER] [--tasks DATASET/TASK ...] [--seeds 3] [--preset small]
                                  [--set FIELD=VALUE ...] [--runs runs/results] [--table]
@@ -11,20 +11,16 @@ prints what is there. The tasks of `rel-*` datasets are read from `--data`; abse
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from quartet.cli.views.training import epoch_line
 from quartet.config import Recipe, changes_from_text
 from quartet.database import Database
 from quartet.evaluation import main_metric
 from quartet.machine import use_threads
-from quartet.runs import Run, evaluation_name, keep_evaluation, train_run
-from quartet.runs.evaluate import evaluate_run
-from quartet.tasks import Task
-from quartet.training import Epoch, prepare
+from quartet.runs import Run, evaluation_file, fit
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
 TASKS = (
@@ -48,7 +44,7 @@ def main() -> None:
 
 
 def options(description: str | None, runs: Path) -> argparse.ArgumentParser:
-    """What can be asked of a benchmark that trains tasks with several random seeds."""
+    """Returns the options of a benchmark that trains tasks with several random seeds."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--data", type=Path, default=SHARED)
     parser.add_argument("--tasks", nargs="+", default=TASKS)
@@ -62,27 +58,21 @@ def options(description: str | None, runs: Path) -> argparse.ArgumentParser:
 
 
 def train_task(name: str, asked: argparse.Namespace) -> None:
-    """All runs of a task that are not done yet."""
+    """Trains and evaluates the runs of a task that are not done yet."""
     missing = [seed for seed in range(asked.seeds) if not kept(asked.runs, name, seed)]
     source = source_of(name, asked.data)
     if source is None or not missing:
         return
-    task = Task.load(Database.load(source), name.partition("/")[2])
+    task = Database.load(source).task(name.partition("/")[2])
     changes = {"protocol": protocol_of(name)} | changes_from_text(asked.changes)
-    recipes = {seed: Recipe.load(asked.preset, name, rng_seed=seed, **changes) for seed in missing}
-    material = prepare(task, recipes[missing[0]])
-    for seed, recipe in recipes.items():
-
-        def told(epoch: Epoch, seed: int = seed, recipe: Recipe = recipe) -> None:
-            print(f"{name} {seed}: {epoch_line(epoch, material.metric, recipe.epochs)}", flush=True)
-
-        run = Run.create(folder_of(asked.runs, name, seed), task, recipe, source)
-        train_run(run, material, recipe, told)
-        keep_evaluation(run, evaluate_run(run, task))
+    for seed in missing:
+        print(f"{name}, random seed {seed}", flush=True)
+        recipe = Recipe.load(asked.preset, name, rng_seed=seed, **changes)
+        fit(task, recipe=recipe, runs=folder_of(asked.runs, name, seed)).evaluate()
 
 
 def source_of(name: str, data: Path) -> str | None:
-    """Where the database of a task is, or None where it is not."""
+    """Returns where the database of a task is, or None where it is not there."""
     dataset = name.partition("/")[0]
     if dataset == "demo" or (data / dataset).is_dir():
         return dataset if dataset == "demo" else str(data / dataset)
@@ -99,65 +89,65 @@ def folder_of(runs: Path, name: str, seed: int) -> Path:
 
 
 def kept(runs: Path, name: str, seed: int) -> dict[str, Any] | None:
-    """What a finished run found, or None."""
+    """Returns the evaluation of a finished run, or None."""
     return kept_in(folder_of(runs, name, seed), protocol_of(name))
 
 
 def kept_in(folder: Path, protocol: str) -> dict[str, Any] | None:
-    """What the finished run in a folder found on test under a protocol, or None."""
-    for path in folder.glob(f"*-*/{evaluation_name('test', protocol)}"):
-        lines = (path.parent / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
-        facts = json.loads((path.parent / "task.json").read_text(encoding="utf-8"))
-        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        return found | {"history": [json.loads(line) for line in lines], "type": facts["type"]}
+    """Returns the evaluation on test of the finished run in a folder, or None."""
+    name = evaluation_file("test", protocol)
+    for path in folder.glob(f"*-*/{name}"):
+        run = Run.open(path.parent)
+        epochs = [asdict(epoch) for epoch in run.epochs()]
+        return run.read(name) | {"epochs": epochs, "type": run.task.type}
     return None
 
 
 def print_table(runs: Path, names: list[str]) -> None:
-    """A Markdown table: for each task the trivial rows, and the model's mean and spread over random seeds."""
+    """Prints a Markdown table: for each task the rules, and the model's mean and spread over random seeds."""
     rows = []
     for name in names:
-        folders = folder_of(runs, name, 0).parent.glob("seed-*")
-        found = [kept(runs, name, int(folder.name.removeprefix("seed-"))) for folder in sorted(folders)]
-        done = [one for one in found if one is not None]
-        if done:
+        folders = sorted(folder_of(runs, name, 0).parent.glob("seed-*"))
+        evaluations = [kept(runs, name, int(folder.name.removeprefix("seed-"))) for folder in folders]
+        if done := [one for one in evaluations if one is not None]:
             rows.append(table_row(name, done))
-    trivial = dict.fromkeys(other for row in rows for other in row["trivial"])
-    heads = ["task", "metric", *trivial, "quartet", "on validation", "runs", "minutes a run"]
-    print("| " + " | ".join(heads) + " |\n|" + "---|" * len(heads))
+    rules = dict.fromkeys(rule for row in rows for rule in row["rules"])
+    print_line("task", "metric", *rules, "quartet", "on validation", "runs", "minutes a run", is_head=True)
     for row in rows:
-        beside = [number(row["trivial"].get(other), row["digits"]) for other in trivial]
-        print("| " + " | ".join([row["task"], row["metric"], *beside, *row["reached"]]) + " |")
+        beside = [number(row["rules"].get(rule), row["digits"]) for rule in rules]
+        print_line(row["task"], row["metric"], *beside, *row["reached"])
 
 
-def table_row(name: str, found: list[dict[str, Any]]) -> dict[str, Any]:
-    metric, digits = shown_metric(found[0])
-    values = {
-        row["name"]: [
-            one["measures"][metric]["value"] for f in found for one in f["rows"] if one["name"] == row["name"]
-        ]
-        for row in found[0]["rows"]
-    }
-    best = [[line["validation"] for line in f["history"] if line["is_best"]][-1] for f in found]
-    seconds = [sum(line["seconds"] + line["validation_seconds"] for line in f["history"]) for f in found]
+def print_line(*cells: str, is_head: bool = False) -> None:
+    print(f"| {' | '.join(cells)} |" + ("\n|" + "---|" * len(cells) if is_head else ""), flush=True)
+
+
+def table_row(name: str, done: list[dict[str, Any]]) -> dict[str, Any]:
+    metric, digits = shown_metric(done[0])
+    values: dict[str, list[float]] = {}
+    for evaluation in done:
+        for row in evaluation["rows"]:
+            values.setdefault(row["name"], []).append(row["measures"][metric]["value"])
+    best = [[line["validation"] for line in one["epochs"] if line["is_best"]][-1] for one in done]
+    seconds = [sum(line["seconds"] + line["validation_seconds"] for line in one["epochs"]) for one in done]
     minutes = f"{statistics.mean(seconds) / 60:.0f}"
     return {
         "task": name,
         "metric": metric,
         "digits": digits,
-        "trivial": {other: v[0] for other, v in values.items() if other != "quartet"},
-        "reached": [spread(values["quartet"], digits), spread(best, digits), str(len(found)), minutes],
+        "rules": {rule: figures[0] for rule, figures in values.items() if rule != "quartet"},
+        "reached": [spread(values["quartet"], digits), spread(best, digits), str(len(done)), minutes],
     }
 
 
-def shown_metric(found: dict[str, Any]) -> tuple[str, int]:
-    """By which metric a task is shown, and with how many digits."""
-    metric = SHOWN.get(found["type"], main_metric(found["type"]))
+def shown_metric(evaluation: dict[str, Any]) -> tuple[str, int]:
+    """Returns the metric by which a task is shown, and with how many digits."""
+    metric = SHOWN.get(evaluation["type"], main_metric(evaluation["type"]))
     return metric, 2 if metric == "mae" else 3
 
 
 def spread(values: list[float], digits: int) -> str:
-    """Mean and standard deviation over runs."""
+    """Returns mean and standard deviation over runs."""
     around = f" ± {statistics.stdev(values):.{digits}f}" if len(values) > 1 else ""
     return f"{statistics.mean(values):.{digits}f}{around}"
 

@@ -1,3 +1,3 @@
 import pytest
 
-pytest.register_assert_rewrite("tests.contexts.twins", "tests.samplers.named")
+pytest.register_assert_rewrite("tests.contexts.twins", "tests.contexts.named", "tests.contexts.unnoticed")

@@ -25,15 +25,15 @@ CONFIGS = (
     SamplingConfig(local_sampler="bfs", collab_hops=4, local_budget=30, lookback_days=1, time_rule="<"),
     SamplingConfig(num_walks=20, max_recent=4, truncation="random", restart_prob=0.0, local_budget=40),
 )
-NUM_SEEDS = 2500  # more than the threads of a process take at a time
+NUM_SEEDS = 1500  # more than the threads of a process take at a time
 
 
 def digest(threads: int, processes: int, start: str) -> str:
     """The digest of all contexts of all seeds, sampled by `threads` in each of `processes`."""
     bounds = [NUM_SEEDS * part // processes for part in range(processes + 1)]
-    shares = [(bounds[part], bounds[part + 1], threads) for part in range(processes)]
+    parts_of = [(bounds[part], bounds[part + 1], threads) for part in range(processes)]
     with multiprocessing.get_context(start).Pool(processes) as pool:
-        parts = pool.starmap(_digests, shares, chunksize=1)
+        parts = pool.starmap(_digests, parts_of, chunksize=1)
     by_config = zip(*parts, strict=True)
     return hashlib.sha256(b"".join(b"".join(found) for found in by_config)).hexdigest()
 

@@ -1,4 +1,4 @@
-"""Contexts in names: what each row is, its hop and share, never its number, which moves when others come and go."""
+"""Contexts in names: what each row is, its hop and count, never its number, which moves when others come and go."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from quartet.contexts import Context, sample
 from quartet.database import Database
 from quartet.graph import TemporalGraph
 from tests.contexts.twins import seeds_from
-from tests.graph.test_causality import names_of
+from tests.graph.names import names_of
 from tests.strategies import is_future
 
 Name = tuple[Any, ...]
@@ -27,7 +27,7 @@ NamedSeed = tuple[Name, int]
 class Named:
     """All that one seed's context says."""
 
-    local: tuple[tuple[Name, int, int], ...]  # row, hop, share
+    local: tuple[tuple[Name, int, int], ...]  # row, hop, count
     edges: tuple[tuple[Name, Name], ...]  # child, parent
     collab: tuple[Name, ...]
     temporal: tuple[Name, ...]
@@ -58,10 +58,10 @@ class World:
 
     def named(self, context: Context, place: int) -> Named:
         names = self.names
-        nodes, hops, shares, edges = context.local(place)
+        nodes, hops, counts, edges = context.local(place)
         own = [names[n] for n in nodes]
         return Named(
-            tuple(zip(own, hops.tolist(), shares.tolist(), strict=True)),
+            tuple(zip(own, hops.tolist(), counts.tolist(), strict=True)),
             tuple((own[child], own[parent]) for child, parent in edges.tolist()),
             tuple(names[n] for n in context.collab(place)),
             tuple(names[n] for n in context.temporal(place)),

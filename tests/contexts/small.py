@@ -11,9 +11,8 @@ import pyarrow as pa
 from quartet.causal import last_visible_rank
 from quartet.config import SamplingConfig
 from quartet.contexts import seed_keys
-from quartet.contexts.collab import _two_hops
-from quartet.contexts.nodes import node_table
-from quartet.contexts.walk import _walk
+from quartet.contexts.collab import CollabSettings, collab_space, two_hops
+from quartet.contexts.walk import WalkSettings, walk_one, walk_space
 from quartet.database import FACTS, Database, ForeignKey, TableSchema, TimeColumn
 from quartet.database.schema import Schema
 from quartet.graph import TemporalGraph
@@ -58,64 +57,26 @@ def random_sales(rng_seed: int, most_sales: int = 150) -> tuple[TemporalGraph, T
     return TemporalGraph.build(Database.build(*raw)), build_twin(*raw)
 
 
-def arrays_of(graph: TemporalGraph) -> tuple[np.ndarray, ...]:
-    """The graph as the kernels take it."""
-    return (
-        graph.indptr,
-        graph.entries,
-        graph.stable_key,
-        graph.parents,
-        graph.parents_start,
-        graph.num_foreign_keys,
-        graph.offsets,
-        graph.node_rank,
-    )
-
-
 def visits_of(graph: TemporalGraph, node: int, time: int, config: SamplingConfig) -> dict[int, int]:
     """How often the walks of a seed visit each node, the seed included: what `sample` ranks and then forgets."""
     most = min(config.num_walks * config.walk_length, graph.num_nodes) + 1
-    ids, visits = np.empty(most, np.int32), np.empty(most, np.int32)
-    settings = (
-        config.num_walks,
-        config.walk_length,
-        int(config.restart_prob * 2**32),
-        config.max_recent or 0,
-        config.truncation == "random",
-        config.local_budget,
-    )
-    num = _walk(
-        arrays_of(graph),
-        node,
-        int(last_visible_rank(graph.times, time, config.time_rule)),
-        seed_keys(graph, np.array([node]), np.array([time]), config.rng_seed, "walk")[0],
-        settings,
-        0,
-        node_table(most),
-        ids,
-        visits,
-        np.empty(most, np.uint8),
-        np.empty(most, np.int64),
-        np.empty(most, np.int64),
-        np.empty(config.num_walks, np.int32),
-        np.empty(config.num_walks, np.uint8),
-        np.empty(config.num_walks, np.int64),
-    )
-    return dict(zip(ids[:num].tolist(), visits[:num].tolist(), strict=True))
+    space = walk_space(config.num_walks, most)
+    last_rank = int(last_visible_rank(graph.times, time, config.time_rule))
+    key = seed_keys(graph, np.array([node]), np.array([time]), config.rng_seed, "walk")[0]
+    num = walk_one(graph.arrays, node, last_rank, key, WalkSettings.of(config), 0, space)
+    return dict(zip(space.ids[:num].tolist(), space.visits[:num].tolist(), strict=True))
 
 
 def mean_hits(
     graph: TemporalGraph, node: int, time: int, config: SamplingConfig, num_runs: int
 ) -> dict[int, float]:
-    """The mean hits of every peer over many runs of the two-hop probe."""
-    most = config.first_fanout * config.second_fanout + 1
-    ids, hits, total = np.empty(most, np.int32), np.empty(most, np.int32), np.zeros(graph.num_nodes, np.int64)
-    near, far = np.empty(config.first_fanout, np.int64), np.empty(config.second_fanout, np.int64)
-    table, arrays = node_table(most), arrays_of(graph)
-    last = int(last_visible_rank(graph.times, time, config.time_rule))
-    settings = (config.first_fanout, config.second_fanout, 2, config.collab_budget)
+    """The mean hits of every look-alike over many runs of the two-hop probe."""
+    settings = CollabSettings(config.first_fanout, config.second_fanout, 2, config.collab_budget)
+    space = collab_space(settings, config.first_fanout * config.second_fanout + 1)
+    total = np.zeros(graph.num_nodes, np.int64)
+    last_rank = int(last_visible_rank(graph.times, time, config.time_rule))
     for run in range(num_runs):
         key = seed_keys(graph, np.array([node]), np.array([time]), run, "collab2")[0]
-        num = _two_hops(arrays, node, last, key, settings, run, table, ids, hits, near, far)
-        np.add.at(total, ids[1:num], hits[1:num])
-    return {peer: total[peer] / num_runs for peer in np.flatnonzero(total).tolist()}
+        num = two_hops(graph.arrays, node, last_rank, key, settings, run, space)
+        np.add.at(total, space.ids[1:num], space.hits[1:num])
+    return {other: total[other] / num_runs for other in np.flatnonzero(total).tolist()}

@@ -1,4 +1,4 @@
-"""What a context holds: budgets, shares, hops, edges and the sketch (P16, P18, P25)."""
+"""What a context holds: budgets, counts, hops, edges and the sketch (P16, P18, P25)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ DTYPES = {
 }
 
 
-@examples(300)
+@examples(100)
 @given(random_db(), configs(), st.data())
 def test_contexts_keep_their_promises(raw: Raw, config: SamplingConfig, data: st.DataObject) -> None:
     """P16, P18 and P25 at once: they are promises about one object."""
@@ -51,22 +51,22 @@ def test_contexts_keep_their_promises(raw: Raw, config: SamplingConfig, data: st
     context = sample(graph, seeds_from(pairs), config)
     assert {name: str(array.dtype) for name, array in context.arrays.items()} == DTYPES
     for place, (seed, time) in enumerate(pairs):
-        assert_shares(context, place, seed, config)
+        assert_counts(context, place, seed, config)
         assert_hops(context, place, twin, time, config)
         assert_lists(context, place, twin, seed, time, config)
     assert np.isfinite(context.sketch).all()
     assert (context.sketch >= 0).all()
 
 
-def assert_shares(context: Context, place: int, seed: int, config: SamplingConfig) -> None:
+def assert_counts(context: Context, place: int, seed: int, config: SamplingConfig) -> None:
     """P16: K tokens, the seed once and first, no row twice, more visits never fewer tokens."""
-    nodes, _, shares, _ = context.local(place)
+    nodes, _, counts, _ = context.local(place)
     assert nodes[0] == seed
     assert len(set(nodes.tolist())) == len(nodes) <= config.local_budget
-    assert shares[0] == 1
-    assert shares.min() >= 1
-    assert (np.diff(shares[1:].astype(int)) <= 0).all()
-    assert shares.sum() == (config.local_budget if len(nodes) > 1 else 1)
+    assert counts[0] == 1
+    assert counts.min() >= 1
+    assert (np.diff(counts[1:].astype(int)) <= 0).all()
+    assert counts.sum() == (config.local_budget if len(nodes) > 1 else 1)
 
 
 def assert_hops(context: Context, place: int, twin: Twin, time: int, config: SamplingConfig) -> None:
@@ -97,17 +97,17 @@ def true_distances(twin: Twin, seed: int, time: int, config: SamplingConfig) -> 
 def assert_lists(
     context: Context, place: int, twin: Twin, seed: int, time: int, config: SamplingConfig
 ) -> None:
-    """Budgets of the other contexts, no row twice, no peer that is the seed or (by the paper) next to it."""
-    peers, recent = context.collab(place).tolist(), context.temporal(place).tolist()
-    assert len(set(peers)) == len(peers) <= config.collab_budget
+    """Budgets of the other contexts, no row twice, no look-alike that is the seed or (by the paper) next to it."""
+    alike, recent = context.collab(place).tolist(), context.temporal(place).tolist()
+    assert len(set(alike)) == len(alike) <= config.collab_budget
     assert len(set(recent)) == len(recent) <= config.temporal_budget
-    assert seed not in peers
+    assert seed not in alike
     if config.collab_hops == 2:
-        assert not set(peers) & set(twin.visible(seed, time, config.time_rule))
+        assert not set(alike) & set(twin.visible(seed, time, config.time_rule))
     else:
-        assert {twin.nodes[peer].table for peer in peers} <= {twin.nodes[seed].table}
+        assert {twin.nodes[row].table for row in alike} <= {twin.nodes[seed].table}
     if not config.has("collab"):
-        assert peers == []
+        assert alike == []
     if not config.has("temporal"):
         assert recent == []
 
@@ -211,8 +211,8 @@ def test_the_contexts_of_the_shop_are_pinned() -> None:
     ):
         for name, array in sample(graph, seeds_from(pairs), config).arrays.items():
             # The sketch is made of logarithms, which two mathematical libraries may round differently.
-            digest.update(name.encode() + (array.tobytes() if name != "sketch" else b""))
-    assert digest.hexdigest() == "00798681a95f448974cbc1db941324008b1c51e02e0fcaadedf6c9e82975d0d3"
+            digest.update(array.tobytes() if name != "sketch" else b"")
+    assert digest.hexdigest() == "a4ef22b7836cd8021205efa3d11e6c54ba7b92952f148f6b9eac57c83f92818f"
 
 
 def test_no_seeds_give_an_empty_context() -> None:

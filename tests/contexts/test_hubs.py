@@ -27,14 +27,14 @@ def beside_a_hub(degree: int, config: SamplingConfig) -> Context:
 
 @pytest.mark.parametrize("truncation", ["recent", "random"])
 def test_a_hub_does_not_make_a_context_larger(truncation: str) -> None:
-    """P17 without a clock: degree 100 to 100,000, the same numbers of rows, edges and peers."""
+    """P17 without a clock: degree 100 to 100,000, the same numbers of rows, edges and look-alikes."""
     config = SamplingConfig(truncation=truncation)  # type: ignore[arg-type]
     contexts = [beside_a_hub(10**power, config) for power in (2, 3, 4, 5)]
     sizes = [(len(c.local_node), len(c.edge), len(c.collab_node), c.local_count.tolist()) for c in contexts]
     if truncation == "recent":
         assert sizes == [sizes[0]] * 4
     assert all(rows <= 7 + 2 * 50 and edges <= 7 + 2 * 50 for rows, edges, *_ in sizes)
-    assert [peers for *_, peers, _ in sizes] == [3] * 4
+    assert [num_alike for *_, num_alike, _ in sizes] == [3] * 4
 
 
 def test_four_hops_beside_a_hub_stay_within_their_fan_outs() -> None:

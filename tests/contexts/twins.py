@@ -39,10 +39,10 @@ def assert_twins(
     assert len(context) == len(pairs)
     for place, (seed, time) in enumerate(pairs):
         local = local_twin(twin, seed, time, config)
-        nodes, hops, shares, edges = context.local(place)
+        nodes, hops, counts, edges = context.local(place)
         assert nodes.tolist() == local.nodes
         assert hops.tolist() == local.hops
-        assert shares.tolist() == local.shares
+        assert counts.tolist() == local.counts
         assert [tuple(edge) for edge in edges.tolist()] == local.edges
         collab = collab_context(twin, seed, time, config) if config.has("collab") else []
         assert context.collab(place).tolist() == collab

@@ -24,7 +24,7 @@ def bfs_context(twin: Twin, seed: int, time: int, config: SamplingConfig) -> Loc
     local.edges = induced_edges(twin, local.nodes, time, config.time_rule)
     distance = distances(len(local.nodes), local.edges)
     local.hops = [0] + [min(distance[place + 1], hop) for place, (_, hop) in enumerate(chosen)]
-    local.shares = [1, *equal_shares(len(chosen), config.local_budget - 1)]
+    local.counts = [1, *equal_counts(len(chosen), config.local_budget - 1)]
     return local
 
 
@@ -41,6 +41,6 @@ def pool(twin: Twin, seed: int, time: int, config: SamplingConfig, key: int) -> 
     return first, [node for node in dict.fromkeys(second) if node not in near]
 
 
-def equal_shares(count: int, slots: int) -> list[int]:
+def equal_counts(count: int, slots: int) -> list[int]:
     """The slots in equal parts, earlier places having one more where that is needed."""
     return [len(range(place, slots, count)) for place in range(count)]

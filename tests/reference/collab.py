@@ -10,18 +10,18 @@ from tests.reference.graph import Twin
 
 
 def collab_context(twin: Twin, seed: int, time: int, config: SamplingConfig) -> list[int]:
-    """The peers with the most hits, ties in the order of their discovery."""
+    """The look-alikes with the most hits, ties in the order of their discovery."""
     hits = count_hits(twin, seed, time, config)
-    order = {peer: place for place, peer in enumerate(hits)}
-    return sorted(hits, key=lambda peer: (-hits[peer], order[peer]))[: config.collab_budget]
+    order = {other: place for place, other in enumerate(hits)}
+    return sorted(hits, key=lambda other: (-hits[other], order[other]))[: config.collab_budget]
 
 
 def count_hits(twin: Twin, seed: int, time: int, config: SamplingConfig) -> dict[int, int]:
-    """m, the hits of every peer, in the order of their discovery."""
+    """m, the hits of every look-alike, in the order of their discovery."""
     probe = two_hops if config.collab_hops == 2 else four_hops
     m: dict[int, int] = {}
-    for peer in probe(twin, seed, time, config):
-        m[peer] = m.get(peer, 0) + 1
+    for other in probe(twin, seed, time, config):
+        m[other] = m.get(other, 0) + 1
     return m
 
 
@@ -53,10 +53,10 @@ def four_hops(twin: Twin, seed: int, time: int, config: SamplingConfig) -> Itera
         others = twin.visible(shared, time, rule)
         for spot in choose(key, first + 1, len(others), config.second_fanout):
             z = others[spot]
-            for peer in twin.parents[z]:
-                is_same_kind = twin.nodes[peer].table == twin.nodes[seed].table
-                if peer in twin.visible(z, time, rule) and is_same_kind and peer != seed:
-                    yield peer
+            for other in twin.parents[z]:
+                is_same_kind = twin.nodes[other].table == twin.nodes[seed].table
+                if other in twin.visible(z, time, rule) and is_same_kind and other != seed:
+                    yield other
 
 
 def _probe(twin: Twin, seed: int, time: int, config: SamplingConfig) -> tuple[int, list[int]]:
@@ -67,7 +67,7 @@ def _probe(twin: Twin, seed: int, time: int, config: SamplingConfig) -> tuple[in
 
 
 def expected_hits(twin: Twin, seed: int, time: int, config: SamplingConfig) -> dict[int, tuple[float, float]]:
-    """Mean and variance of m[p] for every peer of the two-hop probe, without a single draw.
+    """Mean and variance of m[p] for every look-alike of the two-hop probe, without a single draw.
 
     The paper's formula with the min that it leaves out: a list shorter than the fan-out is taken whole.
     """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from quartet.config import SamplingConfig
-from tests.reference.bfs import equal_shares
+from tests.reference.bfs import equal_counts
 from tests.reference.draws import below, draw, seed_key
 from tests.reference.graph import Twin
 from tests.reference.walk import Local
@@ -15,9 +15,9 @@ def fall_back(twin: Twin, seed: int, time: int, config: SamplingConfig, local: L
         return local
     key = seed_key(twin.nodes[seed].key, time, config.rng_seed, "fallback")
     rows = fallback_rows(visible_rows(twin, time, config.time_rule), seed, config.local_budget - 1, key)
-    shares = equal_shares(len(rows), config.local_budget - 1)
+    counts = equal_counts(len(rows), config.local_budget - 1)
     last_bin = max(config.walk_length, 2) + 1  # beyond every walk, and beyond the two hops of BFS2
-    return Local([seed, *rows], [0] + [last_bin] * len(rows), [1, *shares])
+    return Local([seed, *rows], [0] + [last_bin] * len(rows), [1, *counts])
 
 
 def visible_rows(twin: Twin, time: int, rule: str) -> list[int]:

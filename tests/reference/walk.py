@@ -17,7 +17,7 @@ class Local:
 
     nodes: list[int]
     hops: list[int] = field(default_factory=list)
-    shares: list[int] = field(default_factory=list)
+    counts: list[int] = field(default_factory=list)
     edges: list[tuple[int, int]] = field(default_factory=list)  # places of child and parent
     peak: int = 0  # the largest visit count
 
@@ -39,7 +39,7 @@ def walk_context(twin: Twin, seed: int, time: int, config: SamplingConfig) -> Lo
     local.edges = induced_edges(twin, local.nodes, time, config.time_rule)
     distance = distances(len(local.nodes), local.edges)
     local.hops = [0] + [min(distance[place + 1], visits.depth[v]) for place, v in enumerate(chosen)]
-    local.shares = [1, *largest_remainders([visits.count[v] for v in chosen], config.local_budget - 1)]
+    local.counts = [1, *largest_remainders([visits.count[v] for v in chosen], config.local_budget - 1)]
     return local
 
 
@@ -110,8 +110,8 @@ def largest_remainders(weights: list[int], slots: int) -> list[int]:
     if not weights:
         return []
     free, total = slots - len(weights), sum(weights)
-    shares = [1 + free * weight // total for weight in weights]
+    slots_of = [1 + free * weight // total for weight in weights]
     by_remainder = sorted(range(len(weights)), key=lambda place: (-(free * weights[place] % total), place))
-    for place in by_remainder[: slots - sum(shares)]:
-        shares[place] += 1
-    return shares
+    for place in by_remainder[: slots - sum(slots_of)]:
+        slots_of[place] += 1
+    return slots_of

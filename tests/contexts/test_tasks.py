@@ -1,4 +1,4 @@
-"""The contexts of a task: protocols, the cache behind them, their measures, their picture, the commands."""
+"""The contexts of a task: the cache behind them, their checks, their measures, their picture, the commands."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 
 from quartet.config import SamplingConfig, changes_from_text
-from quartet.contexts import Context, connectivity, protocol_seeds, sample, task_context
+from quartet.contexts import Context, connectivity, sample, task_context
 from quartet.database import Database
 from quartet.drawing import seed_svg
 from quartet.errors import UsageError
 from quartet.graph import TemporalGraph
+from quartet.listener import Listener
 from quartet.paper import connectivity_study
 from quartet.tasks import Task
-from quartet.tasks.spec import spec_from_dict
 from tests.shared import shared_data
 from tests.tasks.small import CHURN, small_shop, write_small_shop
 
@@ -36,31 +36,25 @@ def graph(task: Task) -> TemporalGraph:
     return TemporalGraph.build(task.database)
 
 
-def test_frozen_seeds_look_from_the_cut_off_and_rolling_ones_from_their_time(task: Task) -> None:
-    own = task.seeds("test").time
-    assert (own > task.splits.test).any()
-    assert np.array_equal(protocol_seeds(task, "test", "rolling").time, own)
-    frozen = protocol_seeds(task, "test", "frozen")
-    assert np.array_equal(frozen.time, np.minimum(own, task.splits.test))
-    assert np.array_equal(protocol_seeds(task, "train", "frozen").time, task.seeds("train").time)
+class Told(Listener):
+    def __init__(self) -> None:
+        self.progressed: list[tuple[str, int]] = []
 
-
-def test_a_column_to_fill_in_is_seen_from_its_own_time() -> None:
-    words = {"name": "fill", "kind": "autocomplete", "task_type": "regression", "entity_table": "orders"}
-    task = Task.of(spec_from_dict(words | {"target_col": "amount"}, "test"), small_shop(), None, {}, "error")
-    assert np.array_equal(protocol_seeds(task, "test", "frozen").time, task.seeds("test").time)
+    def progress(self, what: str, done: int, total: int) -> None:  # noqa: ARG002
+        self.progressed.append((what, done))
 
 
 def test_the_second_time_contexts_come_from_the_cache(
     task: Task, graph: TemporalGraph, tmp_path: Path
 ) -> None:
-    announced: list[object] = []
-    first = task_context(task, graph, CONFIG, "val", folder=tmp_path, announce=announced.append)
-    again = task_context(task, graph, CONFIG, "val", folder=tmp_path, announce=announced.append)
-    assert (first.seconds is None, again.seconds is None, len(announced)) == (False, True, 1)
-    live = sample(graph, protocol_seeds(task, "val", "frozen"), CONFIG)
+    """The listener is told of none done before any work, and of nothing where there is none."""
+    first, again = Told(), Told()
+    contexts = [task_context(task, graph, CONFIG, "val", "frozen", tmp_path, told) for told in (first, again)]
+    live = sample(graph, task.seeds_under("frozen", "val"), CONFIG)
+    assert first.progressed == [("contexts of churn-val", done) for done in (0, len(live))]
+    assert again.progressed == []
     for name, array in live.arrays.items():
-        for other in (first.context, again.context):
+        for other in contexts:
             assert other.arrays[name].dtype == array.dtype
             assert other.arrays[name].tobytes() == array.tobytes()
 
@@ -132,14 +126,21 @@ def test_triangles_count_as_clustering() -> None:
         ("time_index", np.array([-1], np.int32)),
         ("local_start", np.array([0, 999])),
         ("edge_start", np.array([1, 0])),
+        ("edge_start", np.array([0, 5, 3])),
         ("seed_time", np.zeros(2, np.int64)),
+        ("collab_start", np.zeros(3, np.int64)),
+        ("sketch", np.zeros((2, 5), np.float32)),
+        ("local_node", np.zeros(3, np.int64)),
+        ("edge", np.zeros((3, 3), np.uint16)),
     ],
 )
 def test_a_context_that_does_not_fit_together_is_refused(
     task: Task, graph: TemporalGraph, name: str, value: np.ndarray
 ) -> None:
     context = sample(graph, task.seeds("train").select(np.arange(len(task.seeds("train"))) == 0), CONFIG)
-    with pytest.raises(ValueError, match=r"does not cut|different numbers|that is not there"):
+    with pytest.raises(
+        ValueError, match=rf"{name} (does not cut|is of another|names|has )|does not cut {name}|{name} does"
+    ):
         replace(context, **{name: value})
 
 
@@ -164,7 +165,7 @@ def test_the_picture_shows_every_row_and_edge(task: Task, graph: TemporalGraph) 
     tags = [element.tag.rpartition("}")[2] for element in picture.iter()]
     one = task.seeds("train").select(np.arange(len(task.seeds("train"))) == 3)
     contexts = [sample(graph, one, CONFIG.changed(local_sampler=s, branches=())) for s in ("walk", "bfs")]
-    assert tags.count("path") == sum(len(context.edge) for context in contexts)
+    assert tags.count("line") == sum(len(context.edge) for context in contexts)
     assert tags.count("polygon") == 2
     assert "script" not in tags
     with pytest.raises(UsageError, match=r"error\[C02\] there is no training seed 99999"):
@@ -200,7 +201,6 @@ def test_settings_from_text() -> None:
         5, None, ("temporal", "collab"), "<"
     )  # fmt: skip
     assert SamplingConfig().changed(**changes_from_text(["branches="])).branches == ()
-    # YAML's numbers have a point before the exponent; people's do not.
     assert changes_from_text(["learning_rate=1e-3", "local_sampler=bfs"]) == {
         "learning_rate": 1e-3,
         "local_sampler": "bfs",

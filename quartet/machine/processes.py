@@ -8,6 +8,7 @@ lets all of them agree: on a loss, on stopping, on what the first of them has ma
 
 from __future__ import annotations
 
+import atexit
 import os
 import warnings
 from collections.abc import Callable, Iterator
@@ -133,11 +134,10 @@ def all_processes(device: str = "cpu") -> Iterator[Processes]:
     if device == "cuda":  # one for each process
         device, num_local, backend = f"cuda:{local_rank}", 1, "nccl"
         torch.cuda.set_device(device)
-    torch.distributed.init_process_group(backend, timeout=_LONGEST_WAIT)
-    try:
-        with warnings.catch_warnings():
-            # Torch also compares the strides of dimensions of size one, which mean nothing.
-            warnings.filterwarnings("ignore", "Grad strides do not match bucket view strides")
-            yield Processes(rank, count, num_local, device)
-    finally:
-        torch.distributed.destroy_process_group()
+    if not torch.distributed.is_initialized():  # once: a group that was left cannot be entered again
+        torch.distributed.init_process_group(backend, timeout=_LONGEST_WAIT)
+        atexit.register(torch.distributed.destroy_process_group)
+    with warnings.catch_warnings():
+        # Torch also compares the strides of dimensions of size one, which mean nothing.
+        warnings.filterwarnings("ignore", "Grad strides do not match bucket view strides")
+        yield Processes(rank, count, num_local, device)

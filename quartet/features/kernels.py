@@ -97,24 +97,27 @@ def count_documents(starts: Any, letters: Any, bits: Any) -> Any:
 def sparse_rows(starts: Any, letters: Any, bits: Any, column: Any, rarity: Any) -> Any:
     """Returns the weights of each text, a row of length 1, as a sparse matrix (indptr, columns, weights)."""
     counts, touched = np.zeros(1 << bits, dtype=np.int32), np.empty(1 << bits, dtype=np.int32)
+    weight = np.empty(len(rarity))
     most = 5 * (starts[-1] - starts[0]) + 4 * len(starts)
     indptr = np.zeros(len(starts), dtype=np.int64)
-    columns, weights = np.empty(most, dtype=np.int32), np.empty(most, dtype=np.float64)
+    columns, weights = np.empty(most, dtype=np.int32), np.empty(most, dtype=np.float32)
     for text in range(len(starts) - 1):
         size = _count_groups(letters, starts[text], starts[text + 1], bits, counts, touched)
-        total, end = 0.0, indptr[text]
+        begin, end, total = indptr[text], 0, 0.0
         for number in range(size):
             bucket = touched[number]
             place = column[bucket]
             if place >= 0:
                 often = 1.0 if counts[bucket] == 1 else 1.0 + np.log(counts[bucket])
-                columns[end], weights[end] = place, often * rarity[place]
-                total += weights[end] * weights[end]
+                columns[begin + end], weight[end] = place, often * rarity[place]
+                total += weight[end] * weight[end]
                 end += 1
             counts[bucket] = 0
-        weights[indptr[text] : end] /= np.sqrt(total)
-        indptr[text + 1] = end
-    return indptr, columns[: indptr[-1]], weights[: indptr[-1]].astype(np.float32)
+        length = np.sqrt(total)
+        for number in range(end):
+            weights[begin + number] = weight[number] / length
+        indptr[text + 1] = begin + end
+    return indptr, columns[: indptr[-1]], weights[: indptr[-1]]
 
 
 @compiled

@@ -14,8 +14,8 @@ from quartet.features import FeatureTable, inspected_kinds
 from quartet.features.arrays import Kind
 from quartet.features.cells import visible_cells
 from quartet.features.kinds import feature_columns, kinds_of
-from quartet.times import NEVER
-from tests.features.small import DAY, one_table
+from quartet.times import DAY, NEVER
+from tests.features.small import one_table
 from tests.shared import shared_data
 from tests.shop import shop
 

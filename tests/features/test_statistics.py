@@ -10,8 +10,8 @@ import pytest
 
 from quartet.database import Database
 from quartet.features import FeatureStatistics, FeatureTable
-from quartet.times import NEVER, parse_instant
-from tests.features.small import DAY, one_table, same_bits
+from quartet.times import DAY, NEVER, parse_instant
+from tests.features.small import one_table, same_bits
 from tests.shared import shared_data
 
 MIXED = {

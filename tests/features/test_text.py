@@ -49,7 +49,7 @@ def test_words_and_their_groups_of_letters() -> None:
 
 
 @given(st.lists(st.text(max_size=30), max_size=8))
-@examples(200)
+@examples(100)
 def test_groups_are_those_of_the_twin(texts: list[str]) -> None:
     from quartet.features.kernels import count_documents
 

@@ -17,8 +17,8 @@ from quartet.database.schema import Schema
 from quartet.errors import SchemaError
 from quartet.features import FeatureTable
 from quartet.findings import Finding, Level, counted
-from quartet.times import NEVER
-from tests.features.small import DAY, bags, fitted, grown, one_table
+from quartet.times import DAY, NEVER
+from tests.features.small import bags, fitted, grown, one_table
 from tests.strategies import examples
 
 X = {"x": [0.5, 1.5, 2.5]}
@@ -268,7 +268,7 @@ STATISTICS = FeatureTable.fit(
 
 
 @given(st.lists(st.fixed_dictionaries(CELLS), max_size=6))
-@examples(500)
+@examples(200)
 def test_whatever_comes_is_finite_and_counted(rows: list[dict[str, Any]]) -> None:
     columns = {name: pa.array([row[name] for row in rows], kind) for name, kind in TYPED.items()}
     table = FeatureTable.encode(one_table(columns), STATISTICS)

@@ -1,4 +1,4 @@
-"""How long `FeatureTable` takes for a table of mixed columns, by kind, with PyTorch Frame beside it.
+"""Measures how long `FeatureTable` takes for a table of mixed columns, by kind, with PyTorch Frame beside it.
 
     python benchmarks/features.py [--rows 1000000] [--repeats 3]
 
@@ -60,7 +60,7 @@ def main() -> None:
 
 
 def figures(table: pa.Table, repeats: int) -> list[str]:
-    """The medians of fit and encode, and the rows that pass both in a second."""
+    """Returns the medians of fit and encode, and the rows that pass both in a second."""
     database = database_of(table)
     fit = median(lambda: FeatureStatistics.fit(database, NEVER), repeats)
     learned = FeatureStatistics.fit(database, NEVER)
@@ -89,10 +89,8 @@ def mixed_table(rows: int) -> pa.Table:
     )
     titles = np.array([" ".join(rng.choice(words, 6)) for _ in range(50_000)])
     tags = np.array(["|".join(rng.choice(words, rng.integers(1, 5))) for _ in range(20_000)])
-    colours, brands = (
-        np.array(["red", "green", "blue", "grey", "white"]),
-        np.array([f"brand {n}" for n in range(500)]),
-    )
+    colours = np.array(["red", "green", "blue", "grey", "white"])
+    brands = np.array([f"brand {n}" for n in range(500)])
     sold = rng.integers(1_500_000_000, 1_700_000_000, rows)
     return pa.table(
         {
@@ -109,7 +107,7 @@ def mixed_table(rows: int) -> pa.Table:
 
 
 def torch_frame_seconds(table: pa.Table) -> float:
-    """How long PyTorch Frame takes to materialise the columns that it can read."""
+    """Returns how long PyTorch Frame takes to materialise the columns that it can read."""
     from torch_frame import categorical as category
     from torch_frame import numerical, timestamp
     from torch_frame.data import Dataset

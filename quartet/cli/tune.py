@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import asdict
+from json import dumps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -94,7 +95,7 @@ def _show_trial(search: Search, trial: Trial, is_json: bool) -> None:
     from quartet.paper import shown
 
     if is_json:
-        _print_json(event="trial", metric=search.metric, **asdict(trial))
+        print(dumps({"event": "trial", "metric": search.metric, **asdict(trial)}), flush=True)
         return
     figure = f"{search.metric} {trial.validation:.4f}" if trial.validation is not None else trial.problem
     line = f"trial {trial.number + 1:>3}/{sum(search.allowed)}  {trial.stage:<8}  {shown(trial.values)}  {figure}"
@@ -113,14 +114,9 @@ def _finish(search: Search, path: Path, is_json: bool) -> None:
             fresh.write_text(search.to_toml(best), encoding="utf-8")
     if is_json:
         number, validation = (best.number, best.validation) if best else (None, None)
-        _print_json(event="end", best=number, validation=validation, recipe=str(path) if best else None)
+        recipe = str(path) if best else None
+        print(dumps({"event": "end", "best": number, "validation": validation, "recipe": recipe}))
         return
     console().print(sheets_view([search.sheet()]))
     if best is not None:
         say(f"Best: trial {best.number + 1}, {search.metric} {best.validation:.4f}. Its recipe is in {path}")
-
-
-def _print_json(**content: Any) -> None:
-    from json import dumps
-
-    print(dumps(content), flush=True)

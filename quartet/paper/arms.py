@@ -9,7 +9,7 @@ from quartet.config import BRANCHES
 
 StudyName = Literal["main", "sampler", "ablation", "capacity"]
 
-SAMPLERS = {"BFS2": "bfs", "CRW": "walk"}
+SAMPLER_NAMES = {"BFS2": "bfs", "CRW": "walk"}
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ STUDIES: dict[StudyName, tuple[Arm, ...]] = {
     "sampler": tuple(
         Arm(f"{name}, L={layers}", "relgt", {"local_sampler": sampler, "local_layers": layers})
         for layers in (1, 4, 8)
-        for name, sampler in SAMPLERS.items()
+        for name, sampler in SAMPLER_NAMES.items()
     ),
     "ablation": (
         Arm("full"),
@@ -72,5 +72,5 @@ def choices(study: StudyName) -> list[list[str]]:
     """Returns the arms among which validation selects one: all capacities, and of each sampler its layers."""
     names = [arm.name for arm in STUDIES[study]]
     if study == "sampler":
-        return [[name for name in names if name.startswith(sampler)] for sampler in SAMPLERS]
+        return [[name for name in names if name.startswith(sampler)] for sampler in SAMPLER_NAMES]
     return [names] if study == "capacity" else []

@@ -21,7 +21,7 @@ from quartet.errors import IntegrityError, TaskError, examples
 from quartet.evaluation import measures
 from quartet.tasks import LabelColumns, Split, Task, TaskType
 
-FORMAT = 2
+_FORMAT = 2
 PREDICTED: tuple[Split, ...] = ("val", "test")
 _METRICS: dict[TaskType, str] = {"binary_classification": "roc_auc", "regression": "nmae"}
 _UNITS = (("D", 86_400 * 10**9), ("s", 10**9), ("ms", 10**6), ("us", 10**3), ("ns", 1))
@@ -67,7 +67,7 @@ class BoardTask:
     def facts(self) -> dict[str, Any]:
         """Returns what a submission says of its task, and a reader finds again in the task."""
         return {
-            "format": FORMAT,
+            "format": _FORMAT,
             "dataset": self.dataset,
             "task": self.task.name,
             "task_type": self.task.spec.type,

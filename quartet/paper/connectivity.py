@@ -9,7 +9,7 @@ from quartet.config import SamplingConfig
 from quartet.contexts import connectivity, sample
 from quartet.graph import TemporalGraph
 from quartet.listener import SILENT, Listener
-from quartet.paper.arms import SAMPLERS
+from quartet.paper.arms import SAMPLER_NAMES
 from quartet.paper.numbers import paper_means
 from quartet.paper.tables import Sheet
 from quartet.tasks import Task
@@ -51,7 +51,7 @@ def connectivity_study(
 
 def connectivity_sheet(rows: Sequence[ConnectivityRow]) -> Sheet:
     """Returns CRW against BFS2, and the paper's row beside ours where it has one."""
-    names = list(reversed(SAMPLERS))
+    names = list(reversed(SAMPLER_NAMES))
     pairs: dict[tuple[str, str], list[dict[str, float]]] = {}
     for row in rows:
         pairs.setdefault((row.task, row.source), []).append(row.means)

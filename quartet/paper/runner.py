@@ -27,6 +27,7 @@ from quartet.config import Recipe, with_tuples
 from quartet.database import Database
 from quartet.errors import QuartetError, UsageError
 from quartet.listener import SILENT
+from quartet.machine import Processes, choose_device, use_threads
 from quartet.paper.arms import Arm
 from quartet.paper.results import Result, StudyTraining, read_results
 from quartet.tasks import Task
@@ -198,13 +199,13 @@ def run_study(
                 if not running:
                     return
                 done, running = wait(running, return_when=FIRST_COMPLETED)
-                for result in (future.result() for future in done):
-                    if isinstance(result, Result):
-                        known[result.key] = result
-                        study.folder.mkdir(parents=True, exist_ok=True)
-                        with study.results_file.open("a", encoding="utf-8") as file:
-                            file.write(result.line() + "\n")
-                    yield result
+                outcomes = [future.result() for future in done]
+                results = [one for one in outcomes if isinstance(one, Result)]
+                known |= {result.key: result for result in results}
+                study.folder.mkdir(parents=True, exist_ok=True)
+                with study.results_file.open("a", encoding="utf-8") as file:
+                    file.write("".join(f"{result.line()}\n" for result in results))
+                yield from outcomes
         except BaseException:  # by Ctrl-C too: no child is left behind
             for child in list(children):
                 child.terminate()
@@ -245,7 +246,8 @@ def train_job(job: Job) -> Result:
         metric, test = score_on_test(trained.run, task)
     else:
         data = TrainingData.prepare(task, recipe)
-        fitted = model_row(recipe.model.architecture).model_class.fit(data)
+        processes = Processes(device=choose_device())
+        fitted = model_row(recipe.model.architecture).model_class.fit(data, processes)
         model, epochs, metric = fitted.model, fitted.epochs, data.metric
     return Result(
         **{each.name: getattr(job, each.name) for each in fields(StudyTraining)},
@@ -270,10 +272,8 @@ def _peak_bytes() -> int | None:
     return int(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss) * unit
 
 
-def main() -> None:
+def _main() -> None:
     """Is the process of one training: a job in, a result out."""
-    from quartet.machine import use_threads
-
     use_threads(1)
     try:
         print(train_job(Job(**json.loads(sys.stdin.read()))).line())
@@ -282,4 +282,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    _main()

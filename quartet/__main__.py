@@ -1,5 +1,5 @@
 """`python -m quartet` is the command `quartet`."""
 
-from quartet.cli.app import main
+from quartet.cli import main
 
 main()

@@ -12,7 +12,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from quartet.database import COLUMN_KINDS, Database, Origin, Relation, Table
-from quartet.drawing.terminal import cell, new_grid
+from quartet.drawing import cell, new_grid
 from quartet.features import ColumnKind, inspected_kinds
 from quartet.findings import Finding, Level
 from quartet.tasks import task_names

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
-from quartet.errors import UsageError, did_you_mean
+from quartet.errors import ResourceError, UsageError, did_you_mean
 
 
 @dataclass(frozen=True)
@@ -22,10 +23,17 @@ class ModelRow:
     home: str
     help: str
     defaults: Mapping[str, Any] = field(default_factory=dict)
+    package: str = ""  # that it needs, of the extra `baselines`
 
     @property
     def model_class(self) -> Any:
-        """Returns the class, which follows the protocol `quartet.training.Model`."""
+        """Returns the class, which follows the protocol `quartet.training.Model`; its package must be installed."""
+        if self.package and find_spec(self.package) is None:
+            raise ResourceError(
+                "R01",
+                f'the model "{self.name}" needs the package {self.package}, which is not installed',
+                'pip install "quartet-rdl[baselines]"',
+            )
         module, name = self.home.split(":")
         return getattr(import_module(module), name)
 
@@ -52,7 +60,7 @@ _ROWS = (
     ),
     ModelRow(
         "lightgbm", "quartet.models.trees:Trees", "boosted trees on counts, means and recencies of the rows around",
-        {"branches": (), "use_row_names": True},
+        {"branches": (), "use_row_names": True}, "lightgbm",
     ),
 )  # fmt: skip
 MODELS = {row.name: row for row in _ROWS}

@@ -21,7 +21,6 @@ from quartet.evaluation import (
     MOST_TREES,
     PATIENCE,
     SETTINGS,
-    check_selectable,
     lightgbm_for,
     selection_value,
     task_settings,
@@ -65,7 +64,6 @@ class Trees:
     @classmethod
     def _fit(cls, data: TrainingData, listener: Listener) -> Fitted | None:
         lightgbm, recipe, kind = _lightgbm(), data.recipe, data.task.spec.type
-        check_selectable(kind, data.labels("val"))
         listener.begin(_Boosting(data))
         begin, limit = time.perf_counter(), recipe.time_limit or math.inf
         train = data.view.columns.of_seeds(data.seeds["train"])

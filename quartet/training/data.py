@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from quartet.config import Protocol, Recipe
 from quartet.contexts import Context, sample, task_context
 from quartet.database import Database
-from quartet.evaluation import main_metric
+from quartet.evaluation import check_selectable, main_metric
 from quartet.features import FeatureTable, RelationalColumns
 from quartet.graph import TemporalGraph
 from quartet.listener import SILENT, Listener
@@ -89,7 +89,11 @@ class TrainingData:
     def prepare(
         task: Task, recipe: Recipe, cache: Path | None = None, listener: Listener = SILENT
     ) -> TrainingData:
-        """Returns the data of a task, with features fitted at the train cut-off."""
+        """Returns the data of a task, with features fitted at the train cut-off.
+
+        Validation labels by which no model could be selected are an error.
+        """
+        check_selectable(task.spec.type, np.asarray(task.seeds("val").target))
         task = recipe_task(task, recipe)
         for finding in task.database.findings[len(task.full_database.findings) :]:
             listener.finding(finding)

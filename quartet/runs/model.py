@@ -189,18 +189,15 @@ def fit(
         _check_type(recipe, Recipe, "recipe", "make one with Recipe.load(preset)")
     listener = listener or TrainingView()
     run = _unfinished(Path(resume), settings) if resume else None
-    for finding in check_labels(task):
-        listener.finding(finding)
     if run is not None:
         recipe = run.recipe
     elif recipe is None:
         recipe = Recipe.load(preset, f"{task.full_database.schema.name}/{task.name}", model, **settings)
     elif settings or model:
         recipe = recipe.changed(**(settings | ({"architecture": model} if model else {})))
-    if recipe.past_labels:
-        for finding in past_label_findings(task.spec):
-            listener.finding(finding)
     with all_processes(choose_device(device)) as processes, processes.first_speaks():
+        for finding in (*check_labels(task), *(past_label_findings(task.spec) if recipe.past_labels else ())):
+            listener.finding(finding)
         if threads:
             use_threads(threads)
         return _fit(task, recipe, run, Path(runs), Path(cache) if cache else None, listener, processes)
@@ -215,13 +212,12 @@ def _fit(
     listener: Listener,
     processes: Processes,
 ) -> TrainedModel:
+    model_class = model_row(recipe.model.architecture).model_class
     data = TrainingData.prepare(task, recipe, cache, listener)
     opened = processes.from_first(lambda: run or Run.create(runs, task, recipe))
     opened.check_task(task)
     recorder = _Recorder(listener, opened, data.metric, processes)
-    fitted = model_row(recipe.model.architecture).model_class.fit(
-        data, processes, recorder, opened.state_folder
-    )
+    fitted = model_class.fit(data, processes, recorder, opened.state_folder)
     if fitted is None:
         raise Stopped(opened.folder)
     if processes.is_first:

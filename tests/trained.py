@@ -1,0 +1,171 @@
+"""Small trainings for tests: recipes of a second, a listener that remembers, and the command in its own process."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import torch
+from typer.testing import CliRunner
+
+from quartet.cli.app import app
+from quartet.config import Recipe
+from quartet.database import FACTS, Database, ForeignKey, Schema, TableSchema
+from quartet.findings import Finding
+from quartet.listener import Listener
+from quartet.machine import user_cache
+from quartet.runs import Predictions, TrainedModel
+from quartet.tasks import Task
+from quartet.training import Epoch
+from tests.tasks.small import CHURN, small_shop
+
+ROOT = Path(__file__).parents[1]
+
+SIZES: dict[str, Any] = {
+    "width": 16, "heads": 2, "encoder_width": 8, "encoder_layers": 1, "num_latents": 2, "latent_layers": 1,
+    "num_archetypes": 4, "num_frequencies": 4, "position_layers": 1, "local_budget": 20, "temporal_budget": 10,
+    "collab_budget": 5,
+}  # fmt: skip
+QUICK: dict[str, Any] = {**SIZES, "batch_size": 32, "seeds_per_epoch": 64, "epochs": 1}
+TINY = Recipe.load("small", **SIZES, batch_size=32, seeds_per_epoch=150, epochs=2)  # five steps an epoch
+TREES = Recipe.load("small", model="lightgbm")
+
+_COUNTED = "CAST(COUNT(*) FILTER (WHERE o.bought > t.timestamp) = 0 AS BIGINT)"
+AMOUNT_SQL = CHURN["sql"].replace(  # type: ignore[attr-defined]
+    _COUNTED, "COALESCE(SUM(o.amount) FILTER (WHERE o.bought > t.timestamp), 0)"
+)
+SIZE_SQL = CHURN["sql"].replace(  # type: ignore[attr-defined]
+    _COUNTED,
+    "(CASE COUNT(*) FILTER (WHERE o.bought > t.timestamp) WHEN 0 THEN 'none' WHEN 1 THEN 'one' ELSE 'more' END)",
+)
+KINDS: dict[str, dict[str, Any]] = {
+    "binary_classification": CHURN,
+    "regression": CHURN | {"sql": AMOUNT_SQL, "task_type": "regression"},
+    "multiclass_classification": CHURN | {"sql": SIZE_SQL, "task_type": "multiclass_classification"},
+}
+
+
+def churn(**changes: Any) -> Task:
+    """The task churn of the small shop."""
+    return Task.from_sql(small_shop(), **(CHURN | changes))
+
+
+class Heard(Listener):
+    """A listener that remembers what it was told, and stops before step `stop_at`."""
+
+    def __init__(self, stop_at: int | None = None) -> None:
+        self.stop_at = stop_at
+        self.calls: list[str] = []
+        self.findings: list[Finding] = []
+        self.work: dict[str, list[tuple[int, int]]] = {}
+        self.steps: list[int] = []
+        self.epochs: list[Epoch] = []
+        self.begun: list[Any] = []
+        self.ended: list[tuple[Any, Path]] = []
+
+    def finding(self, finding: Finding) -> None:
+        self.calls.append("finding")
+        self.findings.append(finding)
+
+    def progress(self, what: str, done: int, total: int) -> None:
+        self.work.setdefault(what, []).append((done, total))
+
+    def begin(self, training: Any) -> None:
+        self.calls.append("begin")
+        self.begun.append(training)
+
+    def step(self, num_seeds: int) -> None:
+        self.calls.append("step")
+        self.steps.append(num_seeds)
+
+    def epoch(self, epoch: Epoch) -> None:
+        self.calls.append("epoch")
+        self.epochs.append(epoch)
+
+    def end(self, fitted: Any, folder: Path) -> None:
+        self.calls.append("end")
+        self.ended.append((fitted, folder))
+
+    def should_stop(self) -> bool:
+        return self.stop_at is not None and len(self.steps) >= self.stop_at
+
+
+def without_seconds(epochs: list[Epoch]) -> list[Epoch]:
+    return [replace(epoch, seconds=0, validation_seconds=0) for epoch in epochs]
+
+
+def same_weights(one: torch.nn.Module, other: torch.nn.Module) -> bool:
+    """Whether two networks are equal, bit for bit."""
+    mine, theirs = one.state_dict(), other.state_dict()
+    return mine.keys() == theirs.keys() and all(torch.equal(mine[name], theirs[name]) for name in mine)
+
+
+def network_of(model: TrainedModel) -> Any:
+    return model.members[0][0].model
+
+
+def nanoseconds(table: pa.Table) -> list[int]:
+    return [int(time) for time in table["time"].cast(pa.int64()).to_pylist()]
+
+
+def asked_again(
+    model: TrainedModel, database: Database, kept: pa.Table, labels: pa.Table | None = None
+) -> pa.Table:
+    """The live predictions of the rows that a run has kept, without the names beside the keys."""
+    live = model.on(database, labels=labels, listener=Listener())
+    return plain(live.predict(kept[0].to_pylist(), nanoseconds(kept)))
+
+
+def plain(scores: Predictions) -> pa.Table:
+    table = scores.to_arrow()
+    return table.drop_columns(["name"]) if "name" in table.column_names else table
+
+
+def named_shop(names: list[str]) -> Database:
+    """The small shop with a table of clerks, each of whom has a name, and who take orders by turns."""
+    shop = small_shop()
+    orders = shop["orders"].data
+    clerks = pa.table({"clerk": np.arange(len(names)), "name": names, "age": np.arange(len(names)) % 7})
+    served = orders.append_column("clerk", pa.array(np.arange(len(orders)) % len(names)))
+    tables = dict(shop.schema.tables)
+    links = (*tables["orders"].foreign_keys, ForeignKey(("clerk",), "clerks"))
+    tables["orders"] = replace(tables["orders"], foreign_keys=links)
+    tables["clerks"] = TableSchema(("clerk",), settled=FACTS)
+    data = {"customers": shop["customers"].data, "orders": served, "clerks": clerks}
+    return Database.build(data, Schema(tables, name="named"))
+
+
+# --- the command line ---------------------------------------------------------------------------------
+
+
+def invoke(*words: object) -> str:
+    """What a verb prints on standard output, in this process; its errors are raised."""
+    done = CliRunner().invoke(app, [*map(str, words)], catch_exceptions=False)
+    assert done.exit_code == 0, done.stderr
+    return done.stdout
+
+
+def command_environment(cache: Path | None = None) -> dict[str, str]:
+    """An environment for a process of its own: contexts are cached apart, compiled loops taken from where they are."""
+    compiled = os.environ.get("NUMBA_CACHE_DIR", str(user_cache() / "compiled"))
+    apart = {"XDG_CACHE_HOME": str(cache), "NUMBA_CACHE_DIR": compiled} if cache else {}
+    return {**os.environ, "HF_HUB_OFFLINE": "1", "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", **apart}
+
+
+def quartet(*words: object, env: dict[str, str] | None = None, **options: Any) -> Any:
+    """A run of the command in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-m", "quartet", *map(str, words)],
+        env={**command_environment(), **(env or {})},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        **options,
+    )

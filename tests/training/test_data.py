@@ -1,0 +1,87 @@
+"""What models read: contexts live as from the cache, parts built once, and nothing that was not asked for."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from quartet.contexts import Context
+from quartet.features import FeatureTable, RelationalColumns
+from quartet.graph import TemporalGraph
+from quartet.tasks import SPLITS, Task
+from quartet.training import TrainingData, View
+from tests.tasks.small import CHURN, small_shop
+from tests.trained import TINY, TREES, Heard, churn
+
+
+def same(one: Context, other: Context) -> bool:
+    names = [each.name for each in fields(one)]
+    return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in names)
+
+
+@pytest.mark.parametrize("protocol", ["frozen", "rolling"])
+def test_contexts_are_the_same_live_sampled_and_from_the_cache(protocol: str, tmp_path: Path) -> None:
+    recipe, task = TINY.changed(protocol=protocol), churn(num_eval_timestamps=2)
+    data, again = (TrainingData.prepare(task, recipe, tmp_path) for _ in range(2))
+    for split in SPLITS:
+        first = data.context(split)
+        assert data.context(split) is first
+        assert same(again.context(split), first)
+        (live,) = View(task.database, data.features, "customers", recipe).contexts(data.seeds[split])
+        assert same(live, first)
+        (kept,) = data.view.contexts(data.seeds[split])
+        assert kept is first
+
+
+def test_test_labels_stay_in_the_vault(tmp_path: Path) -> None:
+    task = churn()
+    data = TrainingData.prepare(task, TINY, tmp_path)
+    assert [len(data.context(split)) for split in SPLITS] == [len(task.seeds(split)) for split in SPLITS]
+    assert data.seeds["test"].target is None
+    assert task.vault.openings == []
+    assert data.metric == "roc_auc"
+
+
+def test_features_know_nothing_after_the_train_cut_off(tmp_path: Path) -> None:
+    task = churn()
+    data = TrainingData.prepare(task, TINY, tmp_path)
+    early = FeatureTable.fit(task.database.upto(task.splits.val), task.splits.val)
+    assert data.features.statistics.to_dict() == early.statistics.to_dict()
+
+
+def test_trees_wait_for_no_graph_and_networks_for_no_columns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise AssertionError("nobody asked for it")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(TemporalGraph, "build", refuse)
+        assert TrainingData.prepare(churn(), TREES, tmp_path).view.columns.of_seeds(churn().seeds("val"))
+    with monkeypatch.context() as patched:
+        patched.setattr(RelationalColumns, "of", refuse)
+        assert len(TrainingData.prepare(churn(), TINY, tmp_path).context("val"))
+
+
+def test_a_listener_follows_the_sampling(tmp_path: Path) -> None:
+    heard = Heard()
+    data = TrainingData.prepare(churn(), TINY, tmp_path, heard)
+    data.context("train")
+    ((what, told),) = heard.work.items()
+    total = len(churn().seeds("train"))
+    assert "train" in what
+    assert sum(done for done, _ in told) == total
+    assert {of for _, of in told} == {total}
+    TrainingData.prepare(churn(), TINY, tmp_path, heard).context("train")  # from the cache: nothing to follow
+    assert heard.work == {what: told}
+
+
+def test_rows_that_labels_add_are_reported(tmp_path: Path) -> None:
+    """Findings about the table of known labels, not again those about the database."""
+    heard = Heard()
+    task = Task.from_sql(small_shop(), **CHURN)
+    TrainingData.prepare(task, TINY.changed(past_labels=True), tmp_path, heard)
+    assert set(heard.findings).isdisjoint(task.full_database.findings)

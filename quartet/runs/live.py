@@ -6,7 +6,7 @@ new entities, new categories. What the model cannot read is an error that names 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -151,28 +151,31 @@ class LiveModel:
         has_past_labels = any(member.recipe.past_labels for member in self.members)
         if self.views and (upto <= self._upto or not has_past_labels):
             return
-        databases: dict[bool, Database] = {}
-        features: dict[tuple[bool, str], FeatureTable] = {}
+        databases: dict[Hashable, Database] = {}
+        features: dict[Hashable, FeatureTable] = {}
         views = []
         for member in self.members:
             record, order, recipe = member.task, tuple(member.statistics.tables), member.recipe
-            key = (recipe.past_labels, member.features_key)
-            if recipe.past_labels not in databases:
-                given = record.visible(self.database, order)
+            cut_offs = (record.val_timestamp, record.test_timestamp) if recipe.past_labels else None
+            shown = (
+                order,
+                record.spec,
+                cut_offs,
+            )  # all that decides which rows a member sees, and their numbers
+            if shown not in databases:
+                databases[shown] = given = record.visible(self.database, order)
                 if recipe.past_labels:
                     record.check_structure(given)  # before the task's SQL fails by what has changed
-                    databases[True] = record.with_past_labels(self.database, upto, self.labels, order)
-                    for finding in databases[True].findings[len(given.findings) :]:
+                    databases[shown] = record.with_past_labels(self.database, upto, self.labels, order)
+                    for finding in databases[shown].findings[len(given.findings) :]:
                         self.listener.finding(finding)
-                else:
-                    databases[False] = given
-            database = databases[recipe.past_labels]
+            key = (shown, member.features_key)
             if key not in features:
-                features[key] = FeatureTable.encode(database, member.statistics)
+                features[key] = FeatureTable.encode(databases[shown], member.statistics)
                 record.check_structure(record.visible(self.database, order))
                 for finding in features[key].findings:
                     self.listener.finding(finding)
-            views.append(View(database, features[key], record.entity_table, recipe))
+            views.append(View(databases[shown], features[key], record.entity_table, recipe))
         self._upto, self.views = upto, views
 
 
@@ -213,7 +216,8 @@ def _instants(database: Database, at: Times | None) -> NDArray[np.int64]:
         if database.span is None:
             raise UsageError("C02", "no time was given, and the database has none", "say at which time")
         at = database.span[1]
-    times = [at] if isinstance(at, (str, int, date)) else list(at)
+    is_one = isinstance(at, (str, date, np.datetime64)) or not hasattr(at, "__iter__")
+    times: Any = [at] if is_one else at
     return np.array([_instant(time) for time in times], np.int64)
 
 

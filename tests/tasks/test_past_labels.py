@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -37,22 +37,15 @@ from quartet.tasks.spec import spec_from_dict
 from tests.contexts.configs import configs
 from tests.contexts.named import Name, Named, World
 from tests.evaluation.small import DRAWN, NAMES, Label, asked, label_task, people
+from tests.known_labels import WINDOW, Known, counted, known
 from tests.shop import DAY, day
 from tests.strategies import Raw, examples, is_future, scrambled_future, shuffled, without_future
 from tests.tasks.small import CHURN, small_shop
 
-Known = tuple[Any, int, Any]  # entity, known at, label
 Change = Callable[[Raw, int, TimeRule, random.Random], Raw]
 rng_seeds = st.integers(0, 2**32)
 
 LABELS: list[Label] = [*DRAWN, ("bob", 75, 1), ("dan", 80, 1), ("dan", 90, 0), ("ann", 95, 1)]
-
-
-def known(database: Database) -> list[Known]:
-    """The rows of `known_labels`, in order."""
-    data = database["known_labels"].data
-    columns = (data["entity"].to_pylist(), data["known_at"].cast(pa.int64()).to_pylist(), data["label"])
-    return sorted((who, at, label.as_py()) for who, at, label in zip(*columns, strict=True))
 
 
 def known_seeds(seeds: Seeds) -> Counter[tuple[int, int, float]]:
@@ -136,8 +129,6 @@ def test_each_protocol_and_no_past_labels_keep_to_themselves() -> None:
 
 # --- a forecast -----------------------------------------------------------------------------------
 
-WINDOW = 10 * DAY
-
 
 @pytest.fixture(scope="module")
 def shop() -> Database:
@@ -153,20 +144,6 @@ def churn(shop: Database) -> Task:
 @pytest.fixture(scope="module")
 def past(churn: Task) -> dict[str, list[Known]]:
     return {name: known(churn.with_past_labels(name).database) for name in ("frozen", "rolling")}
-
-
-def counted(shop: Database, times: Iterable[int]) -> list[Known]:
-    """The labels of CHURN, counted again in Python for every customer and time."""
-    bought: dict[str, list[int]] = {key: [] for key in shop["customers"].data["customer"].to_pylist()}
-    orders = shop["orders"]
-    for key, time in zip(orders.data["customer"].to_pylist(), orders.known_at.tolist(), strict=True):
-        bought[key].append(time)
-    return sorted(
-        (key, time + WINDOW, int(not any(time < t <= time + WINDOW for t in theirs)))
-        for time in times
-        for key, theirs in bought.items()
-        if any(time - 30 * DAY < t <= time for t in theirs)
-    )
 
 
 def test_the_windows_of_a_forecast(shop: Database, churn: Task, past: dict[str, list[Known]]) -> None:

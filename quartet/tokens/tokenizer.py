@@ -60,7 +60,7 @@ class Tokenizer:
             time_index=_tensor(context.time_index),
             groups=tuple(self._groups(context, place, pairs.collab, draw, torch.device(device))),
         )
-        return batch.to(device)
+        return batch if torch.device(device).type == "cpu" else batch.to(device)
 
     def _distinct_rows(self, nodes: tuple[Array, ...]) -> tuple[Array, Array]:
         """Returns the distinct nodes, table by table, and (N,) where each stands among them.
@@ -87,7 +87,7 @@ class Tokenizer:
     def _groups(
         self, context: Context, place: Array, collab: Array, draw: int, device: torch.device
     ) -> Iterator[SeedGroup]:
-        length = np.diff(context.local_start)
+        length, num_collab = np.diff(context.local_start), np.diff(context.collab_start)
         keys = seed_keys(
             self.graph, context.seed_node.astype(np.int64), context.seed_time, self.rng_seed, "position"
         )
@@ -112,7 +112,7 @@ class Tokenizer:
                 seed=_tensor(seeds),
                 edge=_tensor(_edges(context, seeds, width)),
                 collab=_tensor(collab[look_alikes] if len(collab) else look_alikes),
-                num_collab=_tensor(np.diff(context.collab_start)[seeds]),
+                num_collab=_tensor(num_collab[seeds]),
                 **{name: _tensor(values) for name, values in padded.items()},
             )
 

@@ -1,22 +1,17 @@
-"""How long a training step and a prediction take for each seed, against the same network written literally.
+"""CPU milliseconds that a training step and a prediction take for each seed, beside the same network written literally.
 
     python benchmarks/step.py [--width 512] [--layers 1 4] [--batch 128] [--seeds 32] [--data FOLDER]
     python benchmarks/step.py --full
 
-Data: random batches of training seeds of rel-f1's driver-top3 and driver-dnf (where the dataset is absent: of
-a task of the demo database), and of customers of the synthetic shop with seven random columns in each table.
-The literal form (`literal.py`) has the same parameters; it takes `--seeds` of the batch, in micro-batches of
-16, because its time for a seed does not depend on how many there are. Ours does: a batch is encoded
-once, so a larger `--batch` is cheaper for each seed.
+Data: random batches of training seeds of rel-f1's driver-top3 and driver-dnf (where the dataset is absent: of a task of
+the demo database), and of customers of the synthetic shop with seven random columns in each table. The literal form
+(`literal.py`) has the same parameters; it takes `--seeds` of the batch, in micro-batches of 16, because its time for a
+seed does not depend on how many there are. Ours does: a batch is encoded once, so a larger `--batch` is cheaper.
 
-Times are medians of interleaved repeats in one process, CPU milliseconds for each seed; a training step is
-forward and backward. Memory is the peak of a step in a process of its own, less what that process held before:
-parameters, gradients, the batch. It is compared for the same seeds, which the literal form takes at once and
-ours in groups; the literal form 16 at a time needs little whatever the batch, since it shares nothing. Shares
-are of our step, forward by part. The last table but one has the multiplications that our step does each
-second, beside what one large matrix product reached in between.
-
-`--full` measures the peak of a whole process instead, at batches of 512 with an optimiser.
+Times are medians of interleaved repeats in one process; a training step is forward and backward. Memory is the peak of
+a step in a process of its own, less what that process held before: parameters, gradients, the batch. It is compared for
+the same seeds, which the literal form takes at once and ours in groups. `--full` measures the peak of a whole process
+instead, at batches of 512 with an optimiser. Memory is read from /proc, so this runs on Linux alone.
 """
 
 from __future__ import annotations
@@ -28,9 +23,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import defaultdict
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -39,12 +32,11 @@ import numpy as np
 import pyarrow as pa
 import torch
 import torch.nn.functional as F
-from literal import literal_logits, literal_backward, literal_batches
+from literal import literal_backward, literal_batches, literal_logits
 from rich.console import Console
 from rich.table import Table
 from shop import START, YEARS, shop
 from torch import Tensor
-from torch.utils.flop_counter import FlopCounterMode
 
 from quartet.config import ModelConfig
 from quartet.contexts import Context, sample, select
@@ -60,9 +52,6 @@ CONSOLE = Console(width=130)
 REL_F1 = Path(__file__).resolve().parents[2] / "shared" / "data" / "rel-f1"
 WEEK = 7 * 86_400
 GB = 2**30
-PARTS = ("encode", "position", "mix", "local", "codebooks", "global tokens", "perceivers", "fusion")
-RELGT = 6.39e6, 2.105e6  # parameters of RelGT besides its table encoders: always, and for each layer
-PAPER_RATIO = 2.2  # parameters of QUARTET to those of RelGT, at four layers
 FULL_BATCH, MEMORY_LIMIT = 512, 24
 
 
@@ -102,7 +91,6 @@ def main() -> None:
     else:
         cases = [*cases_of_tasks(chosen.data, chosen.batch), case_of_shop(chosen.links, chosen.batch)]
         compare(cases, chosen)
-        parameters(cases[0].schema)
 
 
 # --- data -------------------------------------------------------------------------------------------
@@ -162,135 +150,80 @@ def loss(logits: Tensor, places: Tensor) -> Tensor:
 
 
 def compare(cases: list[Case], chosen: argparse.Namespace) -> None:
-    """Prints all tables, one row for each case and number of local layers."""
-    times = Table(title=f"CPU ms for each seed, {_setting(chosen)}")
+    """Prints both tables, one row for each case and number of local layers."""
+    setting = (
+        f"width {chosen.width}, {chosen.threads} thread(s), batch of {chosen.batch}, literal {chosen.seeds}"
+    )
+    times = Table(title=f"CPU ms for each seed, {setting}")
     memory = Table(title=f"Peak memory of a training step, MB: of the same {chosen.seeds} seeds, then others")
-    shares = Table(title="Share of our training step, %")
-    speed = Table(title="Multiplications of our training step")
     for case in cases:
         for layers in chosen.layers:
             config = ModelConfig(width=chosen.width, local_layers=layers)
-            label = (case.name, str(layers))
-            found = measure(case, config, chosen)
-            _add(times, ("data", "L", *_TIMES), (*label, *_time_cells(found)))
-            _add(memory, ("data", "L", *_MEMORY), (*label, *_memory_cells(found)))
-            _add(
-                shares,
-                ("data", "L", *found.shares),
-                (*label, *(f"{x:.1%}"[:-1] for x in found.shares.values())),
-            )
-            _add(speed, ("data", "L", *_SPEEDS), (*label, *_speed_cells(found)))
-            CONSOLE.print(f"{case.name}, L={layers}: " + ", ".join(_time_cells(found)), style="dim")
-    for table in (times, memory, shares, speed):
+            label = {"data": case.name, "L": str(layers)}
+            cells = label | measured_times(case, config, chosen)
+            _add(times, cells)
+            _add(memory, label | measured_memory(case, config, chosen))
+            CONSOLE.print(", ".join(f"{name} {cell}" for name, cell in cells.items()), style="dim")
+    for table in (times, memory):
         CONSOLE.print(table)
 
 
-def _setting(chosen: argparse.Namespace) -> str:
-    return (
-        f"width {chosen.width}, fp32, {chosen.threads} thread(s): ours in a batch of {chosen.batch}, "
-        f"literal with {chosen.seeds} of its seeds"
-    )
-
-
-def _add(table: Table, names: tuple[str, ...], cells: tuple[str, ...]) -> None:
+def _add(table: Table, cells: dict[str, str]) -> None:
     if not table.columns:
-        for name in names:
+        for name in cells:
             table.add_column(name, justify="left" if name == "data" else "right")
-    table.add_row(*cells)
+    table.add_row(*cells.values())
 
 
-@dataclass(frozen=True)
-class Found:
-    """What was measured of one model on one batch; seconds are for one seed."""
-
-    cpu: Seconds
-    wall: Seconds
-    peak: dict[str, int]
-    shares: dict[str, float]
-    flops: float  # of a training step, for one seed
-    distinct: float  # tokens of the literal form for each distinct row of ours
+def some_of(case: Case, chosen: argparse.Namespace) -> Context:
+    return select(case.context, np.arange(min(chosen.seeds, len(case.context))))
 
 
-_TIMES = (
-    "train literal",
-    "ours",
-    "ratio",
-    "(wall)",
-    "predict literal",
-    "ours",
-    "ratio",
-    "(wall)",
-    "tokens/row",
-)
-_MEMORY = ("literal", "ours", "ours/literal", "literal, 16 at a time", "ours, whole batch")
-_SPEEDS = ("GFLOP/seed", "GFLOP/s", "large product GFLOP/s", "share")
-PRODUCT = 2048
-
-
-def _time_cells(found: Found) -> list[str]:
-    cells = []
-    for kind in ("train", "predict"):
-        names = f"{kind} literal", f"{kind} ours"
-        cells += [f"{found.cpu[name] * 1e3:.1f}" for name in names]
-        cells += [f"{times[names[0]] / times[names[1]]:.2f}x" for times in (found.cpu, found.wall)]
-    return [*cells, f"{found.distinct:.1f}"]
-
-
-def _memory_cells(found: Found) -> list[str]:
-    peak = found.peak
-    literal, ours, *more = (f"{value / 1e6:,.0f}" for value in peak.values())
-    return [literal, ours, f"{peak['ours'] / peak['literal']:.2f}", *more]
-
-
-def _speed_cells(found: Found) -> list[str]:
-    ours, most = found.flops / found.cpu["train ours"], 2 * PRODUCT**3 / found.cpu["product"]
-    return [f"{found.flops / 1e9:.2f}", f"{ours / 1e9:.1f}", f"{most / 1e9:.1f}", f"{ours / most:.0%}"]
-
-
-def measure(case: Case, config: ModelConfig, chosen: argparse.Namespace) -> Found:
+def measured_times(case: Case, config: ModelConfig, chosen: argparse.Namespace) -> dict[str, str]:
     torch.manual_seed(0)
-    model = Quartet(config, case.schema)
-    ours = case.tokenizer(case.context)
-    few = select(case.context, np.arange(min(chosen.seeds, len(case.context))))
+    model, ours, few = Quartet(config, case.schema), case.tokenizer(case.context), some_of(case, chosen)
     literal = list(literal_batches(case.tokenizer, few))
-    whole = list(literal_batches(case.tokenizer, few, size=len(few)))
-    matrix = torch.randn(PRODUCT, PRODUCT)
-    clock = Clock()
     train: dict[str, tuple[Work, int]] = {
-        "train literal": (lambda: literal_backward(model, literal, loss), len(few)),
-        "train ours": (lambda: clock.timed("backward", backward_by_group)(model, ours, loss), len(ours)),
-        "product": (lambda: matrix @ matrix, 1),
+        "literal": (lambda: literal_backward(model, literal, loss), len(few)),
+        "ours": (lambda: backward_by_group(model, ours, loss), len(ours)),
     }
     predict: dict[str, tuple[Work, int]] = {
-        "predict literal": (lambda: [literal_logits(model, batch) for batch in literal], len(few)),
-        "predict ours": (lambda: model(ours), len(ours)),
+        "literal": (lambda: [literal_logits(model, batch) for batch in literal], len(few)),
+        "ours": (lambda: model(ours), len(ours)),
     }
-    with FlopCounterMode(display=False) as counter:  # warms up, too
-        backward_by_group(model, ours, loss)
+    backward_by_group(model, ours, loss)  # warms up
     literal_backward(model, literal[:1], loss)
-    with watched(model, clock):
-        cpu, wall = interleaved(train, chosen.repeats, model)
+    cells = _time_cells("train", *interleaved(train, chosen.repeats, model))
     model.eval()
     with torch.inference_mode():
-        for found, more in zip((cpu, wall), interleaved(predict, chosen.repeats, model), strict=True):
-            found.update(more)
-    return Found(
-        cpu=cpu,
-        wall=wall,
-        peak={
-            "literal": peak("literal", config, case.schema, whole),
-            "ours": peak("ours", config, case.schema, case.tokenizer(few)),
-            "literal, 16 at a time": peak("literal", config, case.schema, literal[:1]),
-            "ours, whole batch": peak("ours", config, case.schema, ours),
-        },
-        shares=clock.shares(),
-        flops=counter.get_total_flops() / len(ours),
-        distinct=900 * len(ours) / len(ours.row_type),
-    )
+        cells |= _time_cells("predict", *interleaved(predict, chosen.repeats, model))
+    return cells | {"tokens/row": f"{900 * len(ours) / len(ours.row_type):.1f}"}
+
+
+def _time_cells(what: str, cpu: Seconds, wall: Seconds) -> dict[str, str]:
+    return {
+        f"{what} literal": f"{cpu['literal'] * 1e3:.1f}",
+        f"{what} ours": f"{cpu['ours'] * 1e3:.1f}",
+        f"{what} ratio": f"{cpu['literal'] / cpu['ours']:.2f}x",
+        f"{what} (wall)": f"{wall['literal'] / wall['ours']:.2f}x",
+    }
+
+
+def measured_memory(case: Case, config: ModelConfig, chosen: argparse.Namespace) -> dict[str, str]:
+    few = some_of(case, chosen)
+    batches = {
+        "literal": list(literal_batches(case.tokenizer, few, size=len(few))),
+        "ours": case.tokenizer(few),
+        "literal, 16 at a time": list(literal_batches(case.tokenizer, few))[:1],
+        "ours, whole batch": case.tokenizer(case.context),
+    }
+    peaks = {name: peak(name.split(",")[0], config, case.schema, batch) for name, batch in batches.items()}
+    ratio = {"ours/literal": f"{peaks['ours'] / peaks['literal']:.2f}"}
+    return {name: f"{value / 1e6:,.0f}" for name, value in peaks.items()} | ratio
 
 
 def interleaved(works: dict[str, tuple[Work, int]], repeats: int, model: Quartet) -> tuple[Seconds, Seconds]:
-    """CPU and wall seconds of each work, divided by its number: medians of repeats, one after the other."""
+    """Returns CPU and wall seconds of each work, divided by its number: medians of repeats, one after the other."""
     cpu: dict[str, list[float]] = {name: [] for name in works}
     wall: dict[str, list[float]] = {name: [] for name in works}
     for _ in range(repeats):
@@ -305,74 +238,6 @@ def interleaved(works: dict[str, tuple[Work, int]], repeats: int, model: Quartet
 
 def _medians(times: dict[str, list[float]]) -> Seconds:
     return {name: statistics.median(found) for name, found in times.items()}
-
-
-# --- shares -----------------------------------------------------------------------------------------
-
-
-class Clock:
-    """CPU seconds by what is being done; what is called inside of something is not counted for both."""
-
-    def __init__(self) -> None:
-        self.spent: dict[str, float] = defaultdict(float)
-        self.doing: list[str] = []
-        self.since = 0.0
-
-    def timed(self, what: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        """The function, with its time counted as `what`."""
-
-        def counted(*inputs: Any) -> Any:
-            self._turn()
-            self.doing.append(what)
-            try:
-                return function(*inputs)
-            finally:
-                self._turn()
-                self.doing.pop()
-
-        return counted
-
-    def timed_inside(self, what: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        """The function, with its time counted as `what` while something else is being timed."""
-        counted = self.timed(what, function)
-        return lambda *inputs: (counted if self.doing else function)(*inputs)
-
-    def _turn(self) -> None:
-        """Counts the time since the last turn for what was being done."""
-        now = time.process_time()
-        if self.doing:
-            self.spent[self.doing[-1]] += now - self.since
-        self.since = now
-
-    def shares(self) -> dict[str, float]:
-        whole = sum(self.spent.values())
-        return {what: self.spent[what] / whole for what in (*PARTS, "backward")}
-
-
-@contextmanager
-def watched(model: Quartet, clock: Clock) -> Iterator[None]:
-    """The model with its parts timed, forward; the time of a step that is not theirs is the way back."""
-    functions = [(what, owner, name) for what, part in _parts(model).items() for owner, name in part]
-    for what, owner, name in functions:
-        setattr(owner, name, clock.timed_inside(what, getattr(owner, name)))
-    yield
-    for _, owner, name in functions:
-        delattr(owner, name)
-
-
-def _parts(model: Quartet) -> dict[str, list[tuple[Any, str]]]:
-    """Which functions of which modules do what."""
-    functions: list[list[tuple[Any, str]]] = [
-        [(encoder, "forward") for encoder in model.tables],
-        [(model.tokens.position, "inputs")],
-        [(model.tokens, "encode"), (model.tokens, "forward")],
-        [(model.branches["local"], "forward")],
-        [(model.branches["feature"], "encode"), (model.branches["topology"], "encode")],
-        [(model.global_tokens, "forward")],
-        [(model.branches["perceivers"], "encode"), (model.branches["perceivers"], "forward")],
-        [(model.fusion, "forward"), (model.readout, "forward")],
-    ]
-    return dict(zip(PARTS, functions, strict=True))
 
 
 # --- memory -----------------------------------------------------------------------------------------
@@ -417,51 +282,10 @@ def full(cases: list[Case], chosen: argparse.Namespace) -> None:
             config = ModelConfig(width=chosen.width, local_layers=layers)
             gigabytes = peak("ours", config, case.schema, batch, optimise=True) / GB
             verdict = "yes" if gigabytes < MEMORY_LIMIT else "NO"
-            names = ("data", "L", "distinct rows", "global tokens", "GB", f"below {MEMORY_LIMIT} GB")
-            sizes = f"{len(batch.row_type):,}", f"{len(batch.global_row):,}"
-            _add(table, names, (case.name, str(layers), *sizes, f"{gigabytes:.1f}", verdict))
+            cells = {"data": case.name, "L": str(layers), "distinct rows": f"{len(batch.row_type):,}"}
+            cells |= {"global tokens": f"{len(batch.global_row):,}", "GB": f"{gigabytes:.1f}"}
+            _add(table, cells | {f"below {MEMORY_LIMIT} GB": verdict})
     CONSOLE.print(table)
-
-
-# --- parameters -------------------------------------------------------------------------------------
-
-
-def parameters(schema: ModelSchema) -> None:
-    """Prints the parameters of each configuration, beside RelGT's with the same table encoders."""
-    table = Table(title=f"Parameters, M (the paper at L=4: {PAPER_RATIO}x RelGT)")
-    for name in ("configuration", "L", "all", "of it table encoders", "RelGT", "ratio"):
-        table.add_column(name, justify="left" if name == "configuration" else "right")
-    for name, changes in configurations().items():
-        for layers in (1, 4):
-            model = Quartet(ModelConfig(local_layers=layers).changed(**changes), schema)
-            whole, tables = _count(model), _count(model.tables)
-            relgt = RELGT[0] + RELGT[1] * layers + tables
-            figures = (f"{number / 1e6:.2f}" for number in (whole, tables, relgt))
-            table.add_row(name, str(layers), *figures, f"{whole / relgt:.2f}x")
-    CONSOLE.print(table)
-
-
-def configurations() -> dict[str, dict[str, Any]]:
-    """The paper's sweep and ablations, each as changes of the defaults."""
-    everything = ModelConfig().branches
-    sweep: dict[str, dict[str, Any]] = {
-        "Z=32, R=512": {},
-        **{f"Z={number}": {"num_latents": number} for number in (16, 64)},
-        **{f"R={number}": {"num_archetypes": number} for number in (128, 256)},
-    }
-    without = {
-        f"without {name}": {"branches": tuple(b for b in everything if b != name)} for name in everything
-    }
-    others = {
-        "without local": {"local": False},
-        "without perceivers": {"perceiver": False},
-        "linear mix": {"mix": "linear"},
-    }
-    return {**sweep, **without, **others}
-
-
-def _count(module: torch.nn.Module) -> int:
-    return sum(parameter.numel() for parameter in module.parameters())
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ from quartet.tasks import Seeds
 from quartet.times import DAY
 
 NUM_SEEDS = 400  # half of them to train on
-NUM_TIMES = 600  # of the waves, which are harder to learn
+NUM_TIMES = 500  # of the waves, which are harder to learn
 NOW = 100  # the day of all seeds that are not told apart by time
 
 # Local contexts end two rows away from the seed, look-alikes are four rows away, and no row is drawn by lot.

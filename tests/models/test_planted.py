@@ -47,7 +47,7 @@ class Claim(NamedTuple):
 CLAIMS = {
     "feature": Claim(archetypes, reading(False, "feature"), reading(False, "topology")),
     "topology": Claim(degrees, reading(False, "topology"), reading(False, "feature", "temporal", "collab")),
-    "temporal": Claim(waves, reading(False, "temporal"), reading(True, "feature", "topology", "collab"), 80),
+    "temporal": Claim(waves, reading(False, "temporal"), reading(True, "feature", "topology", "collab"), 70),
     "collab": Claim(look_alikes, reading(False, "collab"), reading(True, "feature", "topology", "temporal")),
     "local": Claim(baskets, reading(True), reading(False, "feature", "topology", "temporal", "collab")),
 }

@@ -72,11 +72,11 @@ class Stopped(QuartetError):
         )
 
 
-def did_you_mean(got: str, known: Iterable[str]) -> str:
+def did_you_mean(got: object, known: Iterable[str]) -> str:
     """` (did you mean "x"?)` for the closest known name, or the list of the known ones."""
     names = sorted(known)
     by_lower = {name.lower(): name for name in names}
-    close = difflib.get_close_matches(got.lower(), by_lower, n=1, cutoff=0.6)
+    close = difflib.get_close_matches(str(got).lower(), by_lower, n=1, cutoff=0.6)
     if close:
         return f' (did you mean "{by_lower[close[0]]}"?)'
     if not names:

@@ -22,10 +22,9 @@ def free_cores() -> int:
     return max(1, min(usable_cores(), round(usable_cores() - busy)))
 
 
-def use_threads(wanted: int | None = None) -> int:
-    """Sets torch's threads to a number, by default to the free cores, and returns it."""
+def use_threads(wanted: int | None = None, num_sharing: int = 1) -> None:
+    """Sets torch's threads: to a number, to what OMP_NUM_THREADS says, or to this process's part of the free cores."""
     import torch
 
-    threads = wanted or free_cores()
-    torch.set_num_threads(threads)
-    return threads
+    if wanted or num_sharing > 1 or "OMP_NUM_THREADS" not in os.environ:
+        torch.set_num_threads(wanted or max(1, free_cores() // num_sharing))

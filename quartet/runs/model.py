@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from types import NoneType
+from typing import Any, get_args
 
 import pyarrow as pa
 
@@ -17,7 +18,7 @@ from quartet.database import Database
 from quartet.errors import Stopped, UsageError
 from quartet.listener import Listener
 from quartet.machine import Processes, all_processes, choose_device, use_threads
-from quartet.registry import model_row
+from quartet.registry import MODELS, model_row
 from quartet.runs.checkpoint import Checkpoint
 from quartet.runs.evaluate import Evaluation, evaluate
 from quartet.runs.live import LiveModel
@@ -26,6 +27,8 @@ from quartet.runs.show import ProgressView, TrainingView
 from quartet.tasks import Split, Task, TaskRecord, check_labels, past_label_findings, read_labels
 from quartet.training import Epoch, TrainingData
 
+_TASK_FIX = "open the database and call its method task(...)"
+_PATH = (str, Path)
 _SAME = ("name", "type", "entity_table", "target", "horizon", "classes")  # of the tasks of all members
 
 
@@ -100,8 +103,14 @@ class TrainedModel:
 
         `task` is needed only where the database cannot be found again, such as one that was made of data frames.
         """
-        task = task or self.task
-        _check_type(task, Task, "task", "open the database and call its method task(...)")
+        task = self.task if task is None else task
+        _check_type("task", task, Task, _TASK_FIX)
+        for name, value, allowed in (
+            ("split", split, ("val", "test")),
+            ("protocol", protocol, get_args(Protocol)),
+        ):
+            if value not in (*allowed, None):
+                raise UsageError("C02", f"{name} is {value!r}", f"say one of {', '.join(allowed)}")
         for _, run in self.members:
             if run is not None:
                 run.check_task(task)
@@ -134,6 +143,10 @@ class Ensemble(TrainedModel):
     """Several trained models of one task; its score is the mean of theirs."""
 
     def __init__(self, *models: TrainedModel | str | Path) -> None:
+        for model in models:
+            _check_type(
+                "a model", model, (TrainedModel, *_PATH), "give what `fit` or `load` returned, or a folder"
+            )
         opened = [model if isinstance(model, TrainedModel) else load(model) for model in models]
         super().__init__(
             [member for model in opened for member in model.members], opened[0]._task if opened else None
@@ -144,6 +157,9 @@ def load(*folders: str | Path) -> TrainedModel:
     """Returns the model of a run folder or of a model folder; of several folders, their ensemble."""
     members = []
     for folder in folders:
+        _check_type(
+            "the folder of a model", folder, _PATH, "give the folder that `fit` or `quartet train` named"
+        )
         path = latest_followed(folder)
         is_run = (path / "recipe.json").is_file()
         checkpoint = Checkpoint.load(path / "model" if (path / "model").is_dir() else path)
@@ -176,7 +192,7 @@ def fit(
         runs: where run folders are made; `runs/latest` points to the newest.
         resume: an interrupted run to go on with, by the recipe with which it began.
         device: `auto`, `cpu`, `cuda` or `mps`.
-        threads: cores to compute with; by default as torch is set.
+        threads: cores to compute with, by default those that are free, or what OMP_NUM_THREADS says.
         cache: where contexts are kept, by default in the user's cache.
         listener: follows the work; by default it is shown in the terminal or the notebook.
         settings: fields of the recipe, such as `past_labels=True`, `epochs=5`, `time_limit=600`. `quartet recipe`
@@ -184,11 +200,16 @@ def fit(
 
     A run that the listener stops raises `Stopped`, with its state kept for `resume`.
     """
-    _check_type(task, Task, "task", "open the database and call its method task(...)")
-    if recipe is not None:
-        _check_type(recipe, Recipe, "recipe", "make one with Recipe.load(preset)")
+    _check_type("task", task, Task, _TASK_FIX)
+    _check_type("model", model, (str, NoneType), f"say one of {', '.join(MODELS)}")
+    _check_type("recipe", recipe, (Recipe, NoneType), "make one with Recipe.load(preset)")
+    _check_type("listener", listener, (Listener, NoneType), "derive it from quartet.Listener")
+    _check_type("threads", threads, (int, NoneType), "give a whole number above 0")
+    for name, folder in (("preset", preset), ("runs", runs), ("resume", resume), ("cache", cache)):
+        _check_type(name, folder, (*_PATH, NoneType), "give a path")
     listener = listener or TrainingView()
-    run = _unfinished(Path(resume), settings) if resume else None
+    begun_with = {name: value for name, value in (("model", model), ("recipe", recipe)) if value is not None}
+    run = _unfinished(Path(resume), begun_with | settings) if resume else None
     if run is not None:
         recipe = run.recipe
     elif recipe is None:
@@ -198,8 +219,7 @@ def fit(
     with all_processes(choose_device(device)) as processes, processes.first_speaks():
         for finding in (*check_labels(task), *(past_label_findings(task.spec) if recipe.past_labels else ())):
             listener.finding(finding)
-        if threads:
-            use_threads(threads)
+        use_threads(threads, processes.num_sharing_memory)
         return _fit(task, recipe, run, Path(runs), Path(cache) if cache else None, listener, processes)
 
 
@@ -258,6 +278,6 @@ def _unfinished(folder: Path, settings: dict[str, Any]) -> Run:
     return run
 
 
-def _check_type(value: object, wanted: type, name: str, fix: str) -> None:
+def _check_type(name: str, value: object, wanted: type | tuple[type, ...], fix: str) -> None:
     if not isinstance(value, wanted):
-        raise UsageError("C02", f"{name} is a {type(value).__name__}, not a {wanted.__name__}", fix)
+        raise UsageError("C02", f"{name} is {value!r}, of type {type(value).__name__}", fix)

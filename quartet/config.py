@@ -304,7 +304,8 @@ class Recipe(_Settings):
                 raise UsageError("C01", f'unknown field "{name}" of a recipe{did_you_mean(name, homes)}')
         parts: dict[type, dict[str, Any]] = {Recipe: {}, ModelConfig: {}, SamplingConfig: {}}
         for name, value in with_tuples(changes).items():
-            parts[homes[name]][name] = value
+            is_length = name == "time_limit" and isinstance(value, str)
+            parts[homes[name]][name] = parse_length(value, name) / SECOND if is_length else value
         return replace(
             self,
             model=self.model.changed(**parts[ModelConfig]),
@@ -374,7 +375,7 @@ def changes_from_text(settings: list[str]) -> dict[str, Any]:
 
 
 def _read_value(each: Field[Any] | None, text: str) -> Any:
-    """Returns a setting from text: a choice, a list, none, true or false, a length of time, or a number."""
+    """Returns a setting from text: a choice, a list, none, true or false, a number, or the text itself."""
     if each is not None and each.name == "branches":
         return tuple(filter(None, (part.strip() for part in text.split(","))))
     for allowed in () if each is None else each.metadata["allowed"]:
@@ -387,8 +388,6 @@ def _read_value(each: Field[Any] | None, text: str) -> Any:
             return read(text)
         except ValueError:
             continue
-    if each is not None and each.name == "time_limit":
-        return parse_length(text, "time_limit") / SECOND
     return text
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 
+from quartet.errors import UsageError
+
 
 def usable_cores() -> int:
     """Returns how many cores this process may run on."""
@@ -26,5 +28,7 @@ def use_threads(wanted: int | None = None, num_sharing: int = 1) -> None:
     """Sets torch's threads: to a number, to what OMP_NUM_THREADS says, or to this process's part of the free cores."""
     import torch
 
+    if wanted is not None and wanted < 1:
+        raise UsageError("C02", f"threads is {wanted}", "give a whole number above 0")
     if wanted or num_sharing > 1 or "OMP_NUM_THREADS" not in os.environ:
         torch.set_num_threads(wanted or max(1, free_cores() // num_sharing))

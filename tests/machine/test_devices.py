@@ -89,11 +89,19 @@ def test_cores_are_counted_also_where_the_system_tells_less(monkeypatch: pytest.
 
 
 def test_threads_are_set_as_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the user says comes first, then what OMP_NUM_THREADS says, then the cores that are free."""
     before = torch.get_num_threads()
+    monkeypatch.setattr("quartet.machine.cores.free_cores", lambda: 4)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     try:
-        assert use_threads(3) == torch.get_num_threads() == 3
-        monkeypatch.setattr("quartet.machine.cores.free_cores", lambda: 2)
-        assert use_threads() == torch.get_num_threads() == 2
+        for wanted, num_sharing, expected in ((3, 1, 3), (None, 1, 4), (None, 2, 2), (None, 8, 1)):
+            use_threads(wanted, num_sharing)
+            assert torch.get_num_threads() == expected
+        monkeypatch.setenv("OMP_NUM_THREADS", "1")
+        use_threads()
+        assert torch.get_num_threads() == 1  # as torch has read it
+        with pytest.raises(UsageError, match=r"C02.*threads is 0"):
+            use_threads(0)
     finally:
         torch.set_num_threads(before)
 

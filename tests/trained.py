@@ -5,18 +5,23 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from dataclasses import replace
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass, replace
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import torch
+import yaml
 from typer.testing import CliRunner
 
-from quartet.cli.app import app
+from quartet.cli.app import app, main
 from quartet.config import Recipe
 from quartet.database import FACTS, Database, ForeignKey, Schema, TableSchema
+from quartet.drawing import set_verbosity
 from quartet.findings import Finding
 from quartet.listener import Listener
 from quartet.machine import user_cache
@@ -127,6 +132,35 @@ def plain(scores: Predictions) -> pa.Table:
     return table.drop_columns(["name"]) if "name" in table.column_names else table
 
 
+Tables = dict[str, pa.Table]
+SHOP_SCHEMA: dict[str, Any] = {
+    "customers": {"pkey": "customer", "time_col": None, "fkeys": {}},
+    "orders": {"pkey": "order", "time_col": "bought", "fkeys": {"customer": "customers"}},
+}
+
+
+def shop_tables() -> Tables:
+    """The small shop, with a city and a name for each customer: C00 is Person Aa of Bonn."""
+    cities = [("Bonn", "Köln", "Lyon")[k % 3] for k in range(40)]
+    names = [f"Person {chr(65 + k // 26)}{chr(97 + k % 26)}" for k in range(40)]
+    shop = small_shop(city=cities, full_name=names)
+    return {name: table.data for name, table in shop.tables.items()}
+
+
+def opened(tables: Tables, schema: dict[str, Any] = SHOP_SCHEMA) -> Database:
+    return Database.load(tables, {"name": "shop", "tables": schema})
+
+
+def write_shop(folder: Path) -> Path:
+    """The shop of `shop_tables` as a folder of files with a schema file, and beside it the task churn.yaml."""
+    folder.mkdir(parents=True)
+    for name, table in shop_tables().items():
+        pq.write_table(table, folder / f"{name}.parquet")
+    (folder / "quartet.yaml").write_text(yaml.safe_dump({"name": "shop", "tables": SHOP_SCHEMA}))
+    (folder.parent / "churn.yaml").write_text(yaml.safe_dump({"kind": "forecast", **CHURN}))
+    return folder
+
+
 def named_shop(names: list[str]) -> Database:
     """The small shop with a table of clerks, each of whom has a name, and who take orders by turns."""
     shop = small_shop()
@@ -149,6 +183,28 @@ def invoke(*words: object) -> str:
     done = CliRunner().invoke(app, [*map(str, words)], catch_exceptions=False)
     assert done.exit_code == 0, done.stderr
     return done.stdout
+
+
+@dataclass(frozen=True)
+class Done:
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+def run(*words: object) -> Done:
+    """The whole command in this process: what it prints, and with which code it ends."""
+    out, err, before = StringIO(), StringIO(), sys.argv
+    sys.argv, code = ["quartet", *map(str, words)], 0
+    try:
+        with redirect_stdout(out), redirect_stderr(err):
+            main()
+    except SystemExit as end:
+        code = int(end.code or 0)
+    finally:
+        sys.argv = before
+        set_verbosity(0)
+    return Done(code, out.getvalue(), err.getvalue())
 
 
 def command_environment(cache: Path | None = None) -> dict[str, str]:

@@ -13,27 +13,20 @@ import pytest
 import quartet as q
 from quartet.errors import QuartetError, UsageError
 from quartet.runs.show import ProgressView, TrainingView
-from tests.tasks.small import CHURN, small_shop, write_small_shop
-from tests.trained import QUICK, ROOT, Heard
+from tests.tasks.small import CHURN, write_small_shop
+from tests.trained import QUICK, ROOT, SHOP_SCHEMA, Heard, shop_tables
 
 pd = pytest.importorskip("pandas")
 pytest.importorskip("lightgbm")
 pytestmark = pytest.mark.usefixtures("one_thread")
 
-SCHEMA: dict[str, Any] = {
-    "name": "shop",
-    "tables": {
-        "customers": {"pkey": "customer", "time_col": None, "fkeys": {}},
-        "orders": {"pkey": "order", "time_col": "bought", "fkeys": {"customer": "customers"}},
-    },
-}
+SCHEMA = {"name": "shop", "tables": SHOP_SCHEMA}
 TASK = {"kind": "forecast", **CHURN}
 SETTINGS: dict[str, dict[str, Any]] = {"quartet": QUICK, "lightgbm": {}}
 
 
 def frames() -> dict[str, Any]:
-    shop = small_shop(full_name=[f"Person {chr(65 + k // 26)}{chr(97 + k % 26)}" for k in range(40)])
-    return {name: table.data.to_pandas() for name, table in shop.tables.items()}
+    return {name: table.to_pandas() for name, table in shop_tables().items()}
 
 
 @pytest.fixture(scope="module")

@@ -22,29 +22,11 @@ from quartet.graph import TemporalGraph
 from quartet.runs import Ensemble, TrainedModel, fit, load
 from tests.shop import day
 from tests.tasks.small import CHURN, small_shop
-from tests.trained import QUICK, TINY, TREES, Heard, plain
+from tests.trained import QUICK, SHOP_SCHEMA, TINY, TREES, Heard, Tables, opened, plain, shop_tables
 
 pytestmark = pytest.mark.usefixtures("one_thread")  # sums in the same order: bits are compared here
 
 AT = "2023-09-01"
-SCHEMA: dict[str, Any] = {
-    "customers": {"pkey": "customer", "time_col": None, "fkeys": {}},
-    "orders": {"pkey": "order", "time_col": "bought", "fkeys": {"customer": "customers"}},
-}
-Tables = dict[str, pa.Table]
-
-
-def shop_tables() -> Tables:
-    """The small shop, with a city and a name for each customer."""
-    cities = [("Bonn", "Köln", "Lyon")[k % 3] for k in range(40)]
-    shop = small_shop(
-        city=cities, full_name=[f"Person {chr(65 + k // 26)}{chr(97 + k % 26)}" for k in range(40)]
-    )
-    return {name: table.data for name, table in shop.tables.items()}
-
-
-def opened(tables: Tables, schema: dict[str, Any] = SCHEMA) -> Database:
-    return Database.load(tables, {"name": "shop", "tables": schema})
 
 
 @pytest.fixture(scope="module")
@@ -342,7 +324,7 @@ def retyped(tables: Tables, table: str, column: str, kind: pa.DataType) -> Table
 
 
 def schema_with(table: str, **words: Any) -> dict[str, Any]:
-    return {**SCHEMA, table: {**SCHEMA[table], **words}}
+    return {**SHOP_SCHEMA, table: {**SHOP_SCHEMA[table], **words}}
 
 
 @pytest.mark.parametrize(
@@ -350,27 +332,27 @@ def schema_with(table: str, **words: Any) -> dict[str, Any]:
     [
         (
             lambda tables: renamed(tables, "customers", age="ages"),
-            SCHEMA,
+            SHOP_SCHEMA,
             r'V04.*"customers": column "age".*absent \(did you mean "ages"\?\)',
         ),
         (
             lambda tables: {**tables, "orders": tables["orders"].drop_columns(["amount"])},
-            SCHEMA,
+            SHOP_SCHEMA,
             r'V04.*"orders": column "amount" was used in training and is absent',
         ),
         (
             lambda tables: retyped(tables, "customers", "age", pa.string()),
-            SCHEMA,
+            SHOP_SCHEMA,
             r"V06.*customers\.age held numbers in training and holds text now",
         ),
         (
             lambda tables: {"customers": tables["customers"], "purchases": tables["orders"]},
-            {"customers": SCHEMA["customers"], "purchases": SCHEMA["orders"]},
+            {"customers": SHOP_SCHEMA["customers"], "purchases": SHOP_SCHEMA["orders"]},
             r'V04.*table "orders" was used in training and is absent',
         ),
         (
             lambda tables: {**tables, "visits": pa.table({"customer": ["C01", "C02"]})},
-            {**SCHEMA, "visits": {"pkey": None, "time_col": None, "fkeys": {"customer": "customers"}}},
+            {**SHOP_SCHEMA, "visits": {"pkey": None, "time_col": None, "fkeys": {"customer": "customers"}}},
             r'V05.*table "visits" was not there in training',
         ),
         (

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from quartet.config import SamplingConfig
-from quartet.contexts import Array, Context, sample
 from quartet.drawing import svg
 from quartet.errors import UsageError
-from quartet.graph import TemporalGraph
-from quartet.tasks import Task
 from quartet.times import show_instant
+
+if TYPE_CHECKING:
+    from quartet.contexts import Array, Context
+    from quartet.graph import TemporalGraph
+    from quartet.tasks import Task
 
 _SIDE, _MARGIN, _LEGEND = 460, 20, 150
 _COLORS = ("#1f77b4", "#e6930a", "#2e8b57", "#8e44ad", "#6b4f2a", "#17a2b8", "#d6449b", "#3f3fbf", "#7f7f7f")
@@ -24,6 +27,8 @@ Places = dict[int, tuple[float, float]]
 
 def seed_svg(task: Task, graph: TemporalGraph, config: SamplingConfig, seed: int) -> str:
     """Draws the local context of one training seed, CRW beside BFS2."""
+    from quartet.contexts import sample  # here, because others who draw need not wait for numba
+
     seeds = task.seeds("train")
     if not 0 <= seed < len(seeds):
         raise UsageError(

@@ -58,7 +58,6 @@ def train(
     from quartet.config import changes_from_text
     from quartet.drawing import is_quiet, say
     from quartet.errors import Stopped
-    from quartet.machine import free_cores, num_local_processes
     from quartet.runs import JsonTraining, TrainingView, fit
 
     limit = [f"time_limit={time_limit}"] if time_limit else []
@@ -70,16 +69,11 @@ def train(
         try:
             fit(
                 loaded, model, preset=preset, runs=runs, resume=resume, device=device, listener=listener,
-                threads=threads or max(1, free_cores() // num_local_processes()), **settings,
+                threads=threads, **settings,
             )  # fmt: skip
         except Stopped as stopped:
-            again = [
-                source,
-                task,
-                *(["--schema", str(schema)] if schema else []),
-                "--resume",
-                str(stopped.folder),
-            ]
+            again = [source, task, *(["--schema", str(schema)] if schema else [])]
+            again += ["--resume", str(stopped.folder)]
             say(f"Stopped. Go on with: quartet train {shlex.join(again)}")
             raise typer.Exit(stopped.exit_code) from None
         finally:

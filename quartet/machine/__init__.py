@@ -4,7 +4,7 @@ from quartet.machine.compiled import compiled
 from quartet.machine.cores import free_cores, usable_cores, use_threads
 from quartet.machine.devices import Device, Precision, autocast, choose_device, free_bytes
 from quartet.machine.files import new_file, new_folder, user_cache
-from quartet.machine.processes import ALONE, Processes, all_processes, num_local_processes
+from quartet.machine.processes import ALONE, Processes, all_processes
 
 __all__ = [
     "ALONE",
@@ -19,7 +19,6 @@ __all__ = [
     "free_cores",
     "new_file",
     "new_folder",
-    "num_local_processes",
     "usable_cores",
     "use_threads",
     "user_cache",

@@ -114,11 +114,6 @@ class Processes:
 ALONE = Processes()
 
 
-def num_local_processes() -> int:
-    """Returns how many processes torchrun has started on this machine."""
-    return int(os.environ.get("LOCAL_WORLD_SIZE", 1))
-
-
 @contextmanager
 def all_processes(device: str = "cpu") -> Iterator[Processes]:
     """Yields this process among those that torchrun has started; alone if it was started without."""

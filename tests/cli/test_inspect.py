@@ -1,13 +1,12 @@
-"""The command line: quick to start, honest in both of its voices, and deaf to what names and cells say."""
+"""`quartet inspect` and `convert`: honest in both of their voices, and deaf to what names and cells say."""
 
 from __future__ import annotations
 
 import io
 import json
-import os
+import re
 import subprocess
 import sys
-import time
 import xml.etree.ElementTree as ET
 from pathlib import Path
 from typing import Any
@@ -20,27 +19,12 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from quartet.cli.views.database import database_view
-from quartet.database import Database, ForeignKey, TableSchema
-from quartet.database.schema import Schema
+from quartet.database import Database, ForeignKey, Schema, TableSchema
+from quartet.errors import printable
 from quartet.features import describe
 from tests import market
 from tests.strategies import examples
-
-ROOT = Path(__file__).parents[1]
-
-
-def quartet(*arguments: object, **options: Any) -> subprocess.CompletedProcess[str]:
-    """A run of the command in a process of its own."""
-    environment = {**os.environ, "HF_HUB_OFFLINE": "1", "PYTHONPATH": str(ROOT), **options.pop("env", {})}
-    return subprocess.run(
-        [sys.executable, "-m", "quartet", *map(str, arguments)],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-        **options,
-    )
+from tests.trained import ROOT, run
 
 
 @pytest.fixture
@@ -61,76 +45,11 @@ def guessed(tmp_path: Path) -> Path:
     return source
 
 
-# --- quick to start -------------------------------------------------------------------------------
-
-# Arrow asks for pandas by itself, wherever it is installed, so that pandas is only made absent:
-# `tests/test_layers.py` sees to it that no module of ours asks.
-WATCH = """
-import atexit, sys
-
-class Watch:
-    tried = set()
-    def find_spec(self, name, path=None, target=None):
-        if name in ("torch", "numba", "relbench"):
-            self.tried.add(name)
-        if name in ("torch", "numba", "relbench", "pandas"):
-            raise ModuleNotFoundError(name)
-
-sys.meta_path.insert(0, Watch())
-atexit.register(lambda: print("tried:", sorted(Watch.tried), file=sys.stderr))
-sys.argv = ["quartet", *sys.argv[1:]]
-from quartet.cli.main import main
-main()
-"""
-
-
-def imported(*arguments: object, program: str = WATCH) -> str:
-    """Which slow packages a run of the command tried to import, none of them being there."""
-    command = [sys.executable, "-c", program, *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=ROOT, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stderr.splitlines()[-1]
-
-
-def test_the_watch_can_see() -> None:
-    also = WATCH.replace("main()", "try:\n    import numba\nexcept ImportError:\n    main()")
-    assert imported("--help", program=also) == "tried: ['numba']"
-
-
-@pytest.mark.parametrize(
-    "arguments", [["--help"], ["inspect", "--help"], ["task", "--help"], ["convert", "--help"]]
-)
-def test_help_waits_for_nothing(arguments: list[str]) -> None:
-    assert imported(*arguments) == "tried: []"
-
-
-@pytest.mark.parametrize("form", ["csv", "parquet", "relbench", "sqlite"])
-def test_inspect_waits_for_no_compiler_and_needs_no_frames(form: str, tmp_path: Path) -> None:
-    source = {
-        "csv": market.write_csv,
-        "parquet": market.write_parquet,
-        "relbench": market.write_relbench_folder,
-        "sqlite": market.write_sqlite,
-    }[form](tmp_path / "market")
-    assert (
-        imported("inspect", source, "--write-schema", tmp_path / "s", "--draw", tmp_path / "d") == "tried: []"
-    )
-    assert imported("inspect", source, "--json") == "tried: []"
-
-
-def test_help_comes_in_about_a_second() -> None:
-    start = time.perf_counter()
-    done = quartet("--help")
-    assert time.perf_counter() - start < 5
-    assert done.returncode == 0
-    assert all(f" {verb} " in done.stdout for verb in ("inspect", "task", "convert"))
-
-
 # --- inspect --------------------------------------------------------------------------------------
 
 
 def test_inspect_shows_what_is_declared_and_what_is_wrong(folder: Path) -> None:
-    done = quartet("inspect", folder)
+    done = run("inspect", folder)
     assert (done.returncode, done.stderr) == (0, "")
     lines = [" ".join(line.split()) for line in done.stdout.splitlines()]
     assert lines[0] == "market 5 tables, 30 rows, 5 links, 2024-01-01 to 2024-03-05 UTC"
@@ -148,7 +67,7 @@ def test_inspect_shows_what_is_declared_and_what_is_wrong(folder: Path) -> None:
 
 
 def test_json_holds_the_same_facts(folder: Path) -> None:
-    done = quartet("inspect", folder, "--json")
+    done = run("inspect", folder, "--json")
     assert done.returncode == 0
     content = json.loads(done.stdout)
     assert content == json.loads(json.dumps(describe(Database.load(folder))))
@@ -194,14 +113,13 @@ def test_json_holds_the_same_facts(folder: Path) -> None:
 
 
 def test_what_is_written_beside_json_does_not_spoil_it(folder: Path, tmp_path: Path) -> None:
-    done = quartet(
+    done = run(
         "inspect", folder, "--json", "--write-schema", tmp_path / "s.yaml", "--draw", tmp_path / "s.svg"
     )
     assert json.loads(done.stdout)["name"] == "market"
-    assert done.stderr == (
-        f"Wrote {tmp_path / 's.yaml'}. Correct it, then: quartet inspect {folder} --schema {tmp_path / 's.yaml'}\n"
-        f"Drew the schema: {tmp_path / 's.svg'}\n"
-    )
+    schema, picture = done.stderr.splitlines()
+    assert str(tmp_path / "s.yaml") in schema
+    assert str(tmp_path / "s.svg") in picture
 
 
 def origins(content: Any) -> set[str]:
@@ -213,33 +131,33 @@ def origins(content: Any) -> set[str]:
 
 def test_a_written_schema_turns_guesses_into_facts(guessed: Path, tmp_path: Path) -> None:
     schema = tmp_path / "new folder" / "schema.yaml"
-    first = quartet("inspect", guessed, "--json", "--write-schema", schema)
-    second = quartet("inspect", guessed, "--json", "--schema", schema)
+    first = run("inspect", guessed, "--json", "--write-schema", schema)
+    second = run("inspect", guessed, "--json", "--schema", schema)
     before, after = json.loads(first.stdout), json.loads(second.stdout)
     assert (origins(before), origins(after)) == ({"inferred"}, {"confirmed"})
     for table in before["tables"]:
         assert before["tables"][table]["pkey"] == after["tables"][table]["pkey"]
         assert before["tables"][table]["time_col"] == after["tables"][table]["time_col"]
     assert before["findings"] == after["findings"]
-    shown = quartet("inspect", guessed, "--schema", schema).stdout
+    shown = run("inspect", guessed, "--schema", schema).stdout
     assert "confirmed" in shown
     assert "inferred" not in shown
-    assert "inferred, " in quartet("inspect", guessed).stdout
+    assert "inferred, " in run("inspect", guessed).stdout
 
 
 def test_draw_writes_a_picture(folder: Path, tmp_path: Path) -> None:
     picture = tmp_path / "pictures" / "schema.svg"
-    assert quartet("inspect", folder, "--draw", picture).returncode == 0
+    assert run("inspect", folder, "--draw", picture).returncode == 0
     texts = {element.text for element in ET.parse(picture).getroot().iter("{http://www.w3.org/2000/svg}text")}
     assert {"orders", "8 rows", "placed: timestamp[ns]"} <= texts
 
 
 def test_convert_writes_a_folder_that_inspect_reads(guessed: Path, tmp_path: Path) -> None:
-    done = quartet("convert", guessed, tmp_path / "out")
+    done = run("convert", guessed, tmp_path / "out")
     assert (done.returncode, done.stdout) == (0, "")
-    assert done.stderr == f"Wrote 6 rows of 2 tables to {tmp_path / 'out'}\n"
+    assert "6 rows of 2 tables" in done.stderr
     assert yaml.safe_load((tmp_path / "out" / "manifest.yaml").read_text())["name"] == "database"
-    content = json.loads(quartet("inspect", tmp_path / "out", "--json").stdout)
+    content = json.loads(run("inspect", tmp_path / "out", "--json").stdout)
     assert origins(content) == {"declared"}
     assert [link["linked"] for link in content["links"]] == [2]
 
@@ -250,62 +168,30 @@ def test_convert_writes_a_folder_that_inspect_reads(guessed: Path, tmp_path: Pat
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (
-            ["inspect", "markte"],
-            2,
-            'error[S01] there is nothing at "markte" (did you mean "market"?). Fix: give a folder of .parquet/.csv, '
-            'a SQLite or DuckDB file, a database URL, a RelBench name, or "demo"\n',
-        ),
-        (
-            ["inspect", "market/bd"],
-            2,
-            'error[S01] there is nothing at "market/bd" (did you mean "market/db"?). Fix: give a folder of '
-            '.parquet/.csv, a SQLite or DuckDB file, a database URL, a RelBench name, or "demo"\n',
-        ),
-        (
-            ["inspect", "market/manifest.yaml"],
-            2,
-            'error[S01] "market/manifest.yaml" is neither a SQLite nor a DuckDB file. Fix: give the folder that holds '
-            "the .parquet/.csv files, or a database URL\n",
-        ),
-        (
-            ["inspect", "market", "--schema", "no.yaml"],
-            2,
-            'error[C09] there is no file "no.yaml". Fix: check the path\n',
-        ),
-        (
-            ["inspect", "market", "--draw", "market/manifest.yaml/x.svg"],
-            2,
-            'error[C09] "market/manifest.yaml": File exists. Fix: check the path and what you may do there\n',
-        ),
-        (
-            ["convert", "market", "market"],
-            2,
-            'error[C09] "market" is not an empty folder. Fix: give a new folder\n',
-        ),
+        (["inspect", "markte"], 2, r'error\[S01\] there is nothing at "markte" \(did you mean "market"\?\)\. Fix: '),
+        (["inspect", "market/bd"], 2, r'error\[S01\].*"market/bd" \(did you mean "market/db"\?\)\. Fix: '),
+        (["inspect", "market/manifest.yaml"], 2, r'error\[S01\] "market/manifest\.yaml" is neither a SQLite nor'),
+        (["inspect", "market", "--schema", "no.yaml"], 2, r'error\[C09\] there is no file "no\.yaml"\. Fix: '),
+        (["inspect", "market", "--draw", "market/manifest.yaml/x.svg"], 2, r'error\[C09\] "market/manifest\.yaml": '),
+        (["convert", "market", "market"], 2, r'error\[C09\] "market" is not an empty folder\. Fix: '),
     ],
 )  # fmt: skip
 def test_an_error_is_one_line_and_an_exit_code(
-    arguments: list[str], code: int, message: str, folder: Path
+    arguments: list[str], code: int, message: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    done = quartet(*arguments, cwd=folder.parent)
-    assert (done.returncode, done.stderr) == (code, message)
+    monkeypatch.chdir(folder.parent)
+    done = run(*arguments)
+    assert (done.returncode, len(done.stderr.splitlines())) == (code, 1)
+    assert re.match(message, done.stderr), done.stderr
 
 
-@pytest.mark.parametrize("arguments", [["inspekt", "x"], ["inspect"], ["inspect", "x", "--no-such-option"]])
-def test_a_call_that_is_no_call_is_a_usage_error(arguments: list[str]) -> None:
-    done = quartet(*arguments)
-    assert done.returncode == 2
-    assert "Traceback" not in done.stderr
-
-
-@pytest.mark.parametrize("option", [[], ["--json"]])
-def test_a_reader_that_goes_away_causes_no_traceback(option: list[str], tmp_path: Path) -> None:
+def test_a_reader_that_goes_away_causes_no_traceback(tmp_path: Path) -> None:
     source = tmp_path / "many"
     source.mkdir()
-    for number in range(300):  # more than a pipe holds
-        (source / f"table_with_a_long_name_{number}.csv").write_text("some_id,some_other_column\n1,a\n2,b\n")
-    command = [sys.executable, "-m", "quartet", "inspect", str(source), *option]
+    columns = ",".join(f"a_column_with_quite_a_long_name_{number}" for number in range(60))
+    for number in range(40):  # together more than a pipe holds
+        (source / f"table_{number}.csv").write_text(f"{columns}\n{','.join('abcd' * 15)}\n")
+    command = [sys.executable, "-m", "quartet", "inspect", str(source), "--json"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT) as process:
         assert process.stdout is not None
         assert process.stderr is not None
@@ -342,7 +228,7 @@ def is_inert(text: str, allowed: str = "\n") -> bool:
 
 
 def test_names_and_cells_give_no_orders_to_a_terminal(hostile: Path) -> None:
-    plain = quartet("inspect", hostile).stdout
+    plain = run("inspect", hostile).stdout
     assert is_inert(plain)
     assert plain.startswith(f"{SHOWN}  2 tables")
     assert f"orders.{SHOWN}" in " ".join(plain.split())
@@ -350,8 +236,10 @@ def test_names_and_cells_give_no_orders_to_a_terminal(hostile: Path) -> None:
     assert "[link=http://x]customer_id" in " ".join(plain.split())
 
 
-def test_colours_are_ours_alone(hostile: Path) -> None:
-    coloured = quartet("inspect", hostile, env={"FORCE_COLOR": "1", "COLUMNS": "300", "TERM": "xterm"}).stdout
+def test_colours_are_ours_alone(hostile: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"FORCE_COLOR": "1", "COLUMNS": "300", "TERM": "xterm"}.items():
+        monkeypatch.setenv(name, value)
+    coloured = run("inspect", hostile).stdout
     assert "\x1b[1m" in coloured  # bold, by rich
     assert CLEAR not in coloured
     assert "\x1b]" not in coloured  # neither titles nor links
@@ -359,32 +247,31 @@ def test_colours_are_ours_alone(hostile: Path) -> None:
 
 
 def test_json_escapes_what_a_terminal_obeys(hostile: Path) -> None:
-    done = quartet("inspect", hostile, "--json")
+    done = run("inspect", hostile, "--json")
     assert is_inert(done.stdout)
     assert json.loads(done.stdout)["name"] == HOSTILE
 
 
 def test_errors_are_as_inert_as_the_rest(hostile: Path, tmp_path: Path) -> None:
     (tmp_path / "s.yaml").write_text(json.dumps({"tables": {HOSTILE: {}}}))
-    done = quartet("inspect", hostile, "--schema", tmp_path / "s.yaml")
+    done = run("inspect", hostile, "--schema", tmp_path / "s.yaml")
     assert done.returncode == 3
-    assert done.stderr == (
-        f'error[S09] the schema file speaks of a table "{SHOWN}" that is not in the database '
-        '(there are: "[bold]customers", "orders"). Fix: correct the name\n'
-    )
+    assert done.stderr.startswith("error[S09]")
+    assert is_inert(done.stderr)
+    assert SHOWN in done.stderr
 
 
 def test_a_hostile_schema_is_written_and_read_back(hostile: Path, tmp_path: Path) -> None:
-    quartet("inspect", hostile, "--write-schema", tmp_path / "[red]s.yaml", "--draw", tmp_path / "s.svg")
+    run("inspect", hostile, "--write-schema", tmp_path / "[red]s.yaml", "--draw", tmp_path / "s.svg")
     text = (tmp_path / "[red]s.yaml").read_text()
     assert is_inert(text)
     (hostile / "quartet.yaml").unlink()
-    content = json.loads(quartet("inspect", hostile, "--json", "--schema", tmp_path / "[red]s.yaml").stdout)
+    content = json.loads(run("inspect", hostile, "--json", "--schema", tmp_path / "[red]s.yaml").stdout)
     assert content["links"][0]["columns"] == [HOSTILE]
     assert is_inert((tmp_path / "s.svg").read_text())
 
 
-@examples(200)
+@examples(60)
 @given(st.lists(st.text(st.characters(codec="utf-8"), min_size=1, max_size=30), min_size=3, max_size=3))
 def test_any_name_and_cell_is_inert(texts: list[str]) -> None:
     table, column, cell = texts
@@ -396,7 +283,3 @@ def test_any_name_and_cell_is_inert(texts: list[str]) -> None:
     assert is_inert(screen.getvalue())
     assert f"t{printable(table)}" in screen.getvalue()
     assert printable(cell) in screen.getvalue()
-
-
-def printable(text: str) -> str:
-    return "".join(letter if letter.isprintable() else "�" for letter in text)

@@ -65,10 +65,15 @@ def new_bar(*columns: ProgressColumn) -> ProgressBar:
 def new_grid(title: str, *columns: str, right: tuple[str, ...] = ()) -> Grid:
     """Returns an empty table without lines; the columns named in `right` are aligned to the right."""
     grid = Grid(
-        title=title, title_justify="left", title_style="bold", header_style="dim", box=None, pad_edge=False
+        title=cell(title) if title else None,
+        title_justify="left",
+        title_style="bold",
+        header_style="dim",
+        box=None,
+        pad_edge=False,
     )
     for name in columns:
-        grid.add_column(printable(name), justify="right" if name in right else "left", overflow="fold")
+        grid.add_column(cell(name), justify="right" if name in right else "left", overflow="fold")
     return grid
 
 

@@ -10,20 +10,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from quartet.database import Database, ForeignKey, TableSchema, TimeColumn
-from quartet.database.schema import Schema, inferred
+from quartet.database import Database, ForeignKey, Schema, TableSchema, TimeColumn
+from quartet.database.schema import inferred
 from quartet.drawing import schema_svg
 from tests import market
+from tests.drawing.inert import ATTACKS, SVG, is_inert
 from tests.strategies import examples
-
-SVG = "{http://www.w3.org/2000/svg}"
-# Everything that our pictures are made of. Scripts, links, styles, images and handlers are not in it.
-ELEMENTS = {"svg", "rect", "defs", "marker", "path", "g", "text"}
-ATTRIBUTES = {
-    "width", "height", "viewBox", "font-family", "font-size", "font-weight", "fill", "id", "refX", "refY",
-    "markerWidth", "markerHeight", "orient", "d", "stroke", "stroke-width", "stroke-dasharray", "opacity",
-    "marker-end", "x", "y", "rx",
-}  # fmt: skip
 
 
 @pytest.fixture
@@ -62,9 +54,9 @@ def test_tables_columns_and_links_are_shown(picture: ET.Element) -> None:
 
 def test_boxes_do_not_overlap(picture: ET.Element) -> None:
     boxes = [
-        tuple(int(rect.attrib[side]) for side in ("x", "y", "width", "height"))
-        for group in picture.iter(f"{SVG}g")
-        for rect in group.iter(f"{SVG}rect")
+        tuple(float(rect.attrib[side]) for side in ("x", "y", "width", "height"))
+        for rect in picture.iter(f"{SVG}rect")
+        if "stroke" in rect.attrib
     ]
     assert len(boxes) == 5
     for place, (x, y, width, height) in enumerate(boxes):
@@ -88,9 +80,10 @@ def test_an_arrow_starts_at_its_column_also_when_the_name_has_a_colon() -> None:
     links = (ForeignKey(("p: q",), "a"), ForeignKey(("p",), "a"))
     schema = Schema({"a": table(), "b": TableSchema(foreign_keys=links)})
     picture = ET.fromstring(schema_svg(Database.build(tables, schema)))
-    starts = [arrow["d"].split()[0].split(",")[1] for arrow in arrows(picture)]
-    lines = {e.text: int(e.attrib["y"]) for e in picture.iter(f"{SVG}text")}
-    assert [int(start) for start in starts] == [lines["p: q: int64"] - 3, lines["p: int64"] - 3]
+    starts = [float(arrow["d"].split()[0].split(",")[1]) for arrow in arrows(picture)]
+    lines = {float(e.attrib["y"]): e.text for e in picture.iter(f"{SVG}text") if "int64" in (e.text or "")}
+    nearest = [lines[min(lines, key=lambda y, start=start: abs(y - start))] for start in starts]  # type: ignore[misc]
+    assert nearest == ["p: q: int64", "p: int64"]
 
 
 def test_cycles_and_self_references_have_a_place() -> None:
@@ -111,27 +104,9 @@ def test_wide_tables_are_cut() -> None:
 # --- inert ----------------------------------------------------------------------------------------
 
 names = st.text(min_size=1, max_size=40)
-ATTACKS = [
-    "</text><script>alert(1)</script>",
-    "\"/><image href='http://x/y' onload='alert(1)'/>",
-    "]]><!ENTITY x SYSTEM 'file:///etc/passwd'>&x;",
-    "\x00\x1b[2J\x07\u202e\ud800\ufffe",
-    "javascript:alert(1)",
-    "{{7*7}}<!--",
-]
 
 
-def is_inert(svg: str) -> bool:
-    """Whether a picture holds only our shapes and text, and refers to nothing outside itself."""
-    for element in ET.fromstring(svg).iter():
-        assert element.tag.removeprefix(SVG) in ELEMENTS
-        assert set(element.attrib) <= ATTRIBUTES
-        assert all("url(" not in v or v == "url(#tip)" for v in element.attrib.values())
-        assert "http" not in "".join(element.attrib.values())
-    return "<!" not in svg and "<?" not in svg
-
-
-@examples(300)
+@examples(100)
 @given(names, names, names)
 @example(*ATTACKS[:3])
 @example(*ATTACKS[3:])

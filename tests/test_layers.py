@@ -13,9 +13,9 @@ ROOT = Path(__file__).parents[1]
 
 # From the ground up: a room imports only from those before it. CONTRIBUTING.md has the same list, with a line each.
 ROOMS = [
-    "errors", "findings", "causal", "listener", "machine", "times", "registry", "config", "database", "tasks", "features",
-    "graph", "contexts", "drawing", "evaluation", "tokens", "training", "models", "runs", "paper", "demo", "cli",
-    "__main__",
+    "errors", "findings", "causal", "listener", "machine", "times", "registry", "config", "database", "tasks",
+    "features", "graph", "contexts", "drawing", "evaluation", "tokens", "training", "models", "runs", "paper", "demo",
+    "cli", "__main__",
 ]  # fmt: skip
 # By name, at the moment of use: a person's way up from a database to its tasks, and the demo that is a source.
 UPWARD = {("database", "quartet.tasks"), ("database", "quartet.demo")}
@@ -87,7 +87,8 @@ def test_every_room_has_a_line_in_contributing() -> None:
 def test_a_front_door_exports_what_others_use() -> None:
     """Names in `__all__` of a room are imported by another room, by the tests or by the benchmarks."""
     texts = [*MODULES.items()]
-    texts += [(str(path), path.read_text(encoding="utf-8")) for folder in ("tests", "benchmarks") for path in (ROOT / folder).rglob("*.py")]  # fmt: skip
+    for folder in ("tests", "benchmarks"):
+        texts += [(str(path), path.read_text(encoding="utf-8")) for path in (ROOT / folder).rglob("*.py")]
     texts.append(("", (ROOT / "quartet" / "__init__.py").read_text(encoding="utf-8")))
     used: set[tuple[str, str]] = set()
     for module, source in texts:
@@ -102,7 +103,8 @@ def test_a_front_door_exports_what_others_use() -> None:
         if name in MODULES and "__all__" in MODULES[name]
         for export in ast.literal_eval(MODULES[name].split("__all__ = ")[1])
     }
-    assert exported - used == set()
+    by_name = {("demo", "demo_folder")}  # see UPWARD
+    assert exported - used - by_name == set()
 
 
 def importers(package: str, top_level: bool = False) -> set[str]:

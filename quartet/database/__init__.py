@@ -6,7 +6,6 @@ from quartet.database.hashing import hash_rows, is_hashable, mix, salt_of
 from quartet.database.inference.evidence import Possible
 from quartet.database.inference.names import singular, split, word_set
 from quartet.database.keys import KeyColumn
-from quartet.database.readers.relbench import is_relbench
 from quartet.database.relations import Relation
 from quartet.database.schema import (
     COLUMN_KINDS,
@@ -38,7 +37,6 @@ __all__ = [
     "hash_rows",
     "is_hashable",
     "is_plain",
-    "is_relbench",
     "mix",
     "quoted",
     "read_yaml",

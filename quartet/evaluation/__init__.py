@@ -11,7 +11,7 @@ from quartet.evaluation.metrics import (
     measures,
     selection_value,
 )
-from quartet.evaluation.rules import Rule, fit_rules
+from quartet.evaluation.rules import fit_rules
 
 __all__ = [
     "MOST_TREES",
@@ -19,7 +19,6 @@ __all__ = [
     "SETTINGS",
     "Calibration",
     "Measure",
-    "Rule",
     "calibration_bins",
     "check_selectable",
     "fit_rules",

@@ -6,14 +6,13 @@ from quartet.features.describe import describe, schema_yaml
 from quartet.features.kinds import ColumnKind, inspected_kinds
 from quartet.features.statistics import FeatureStatistics
 from quartet.features.table import FeatureTable
-from quartet.features.timeline import Columns, Timeline
+from quartet.features.timeline import Timeline
 
 __all__ = [
     "CALENDAR",
     "CODE",
     "Bags",
     "ColumnKind",
-    "Columns",
     "FeatureStatistics",
     "FeatureTable",
     "RelationalColumns",

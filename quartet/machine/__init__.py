@@ -2,13 +2,12 @@
 
 from quartet.machine.compiled import compiled
 from quartet.machine.cores import free_cores, usable_cores, use_threads
-from quartet.machine.devices import Device, Precision, autocast, choose_device, free_bytes
+from quartet.machine.devices import Precision, autocast, choose_device, free_bytes
 from quartet.machine.files import new_file, new_folder, user_cache
 from quartet.machine.processes import ALONE, Processes, all_processes
 
 __all__ = [
     "ALONE",
-    "Device",
     "Precision",
     "Processes",
     "all_processes",

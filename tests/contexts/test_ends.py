@@ -24,15 +24,12 @@ def test_a_look_back_beyond_the_first_instant_sees_everything() -> None:
 
 
 def test_the_fallback_draws_to_the_end() -> None:
-    """300 rows without a link, 299 wanted: the last ones are found by drawing on, not in order."""
-    rows = {"things": pa.table({"id": range(300)})}
+    """3,000 rows without a link, 2,999 wanted: the last ones are found by drawing on, not in order."""
+    rows = {"things": pa.table({"id": range(3000)})}
     schema = Schema({"things": TableSchema(("id",), settled=FACTS)})
-    graph, twin, config = (
-        TemporalGraph.build(Database.build(rows, schema)),
-        build_twin(rows, schema),
-        SamplingConfig(),
-    )
-    pairs = [(node, 0) for node in range(60)]
+    graph, twin = TemporalGraph.build(Database.build(rows, schema)), build_twin(rows, schema)
+    config = SamplingConfig(local_budget=3000, branches=())
+    pairs = [(node, 0) for node in range(10)]
     context = sample(graph, seeds_from(pairs), config)
     for place, (node, time) in enumerate(pairs):
         assert context.local(place)[0].tolist() == local_twin(twin, node, time, config).nodes

@@ -14,7 +14,7 @@ from quartet.contexts.chunk import Chunk
 from quartet.contexts.draws import below, draw, member
 from quartet.contexts.local import LocalRows, fill_equal_counts, induce_edges, shorten_hops
 from quartet.contexts.nodes import find_or_add, node_table
-from quartet.graph import visible_range
+from quartet.graph import visible_end, visible_range
 from quartet.machine import compiled
 
 FIRST_CAP = 5_000
@@ -29,6 +29,7 @@ def bfs_local(seeds: Chunk, rows: LocalRows) -> None:
 
 @compiled
 def _bfs_many(graph: Any, nodes: Any, last_ranks: Any, keys: Any, budget: Any, rows: Any) -> None:
+    node, hop, counts, edge, num_rows, num_edges, _ = rows
     room = 1 << 12
     table, ids, order, place_of = _space(room)
     for seed in range(len(nodes)):
@@ -47,13 +48,11 @@ def _bfs_many(graph: Any, nodes: Any, last_ranks: Any, keys: Any, budget: Any, r
             order[place], order[other] = order[other], order[place]
             number = order[place]
             place_of[number] = place
-            rows.node[seed, place], rows.hop[seed, place] = ids[number], 1 if number <= num_first else 2
-        fill_equal_counts(rows.counts[seed], count, budget - 1)
-        rows.num_rows[seed] = count + 1
-        rows.num_edges[seed] = induce_edges(
-            graph, rows.node[seed], count + 1, place_of, seed, table, rows.edge[seed]
-        )
-        shorten_hops(rows.hop[seed], count + 1, rows.edge[seed], rows.num_edges[seed])
+            node[seed, place], hop[seed, place] = ids[number], 1 if number <= num_first else 2
+        fill_equal_counts(counts[seed], count, budget - 1)
+        num_rows[seed] = count + 1
+        num_edges[seed] = induce_edges(graph, node[seed], count + 1, place_of, seed, table, edge[seed])
+        shorten_hops(hop[seed], count + 1, edge[seed], num_edges[seed])
 
 
 @compiled
@@ -64,31 +63,34 @@ def _space(room: Any) -> Any:
 @compiled
 def _most_in_pool(graph: Any, seed_node: Any, last_rank: Any) -> Any:
     """Returns how many entries lie within two hops, repetitions included, the seed counted."""
+    indptr, entries = graph.indptr, graph.entries
     begin, total = visible_range(graph, seed_node, last_rank)
     if total > FIRST_CAP:
         return 1 + FIRST_CAP * (1 + SECOND_CAP)
     most = 1 + total
     for entry in range(begin, begin + total):
-        _, width = visible_range(graph, graph.entries[entry] & 0xFFFFFFFF, last_rank)
-        most += min(width, SECOND_CAP)
+        middle = entries[entry] & 0xFFFFFFFF
+        first = indptr[middle]
+        most += min(visible_end(entries, first, indptr[middle + 1], last_rank) - first, SECOND_CAP)
     return most
 
 
 @compiled
 def _pool(graph: Any, seed_node: Any, last_rank: Any, key: Any, mark: Any, table: Any, ids: Any) -> Any:
     """Numbers the seed 0, then its first neighbours, then theirs; returns where each kind ends."""
+    entries = graph.entries
     find_or_add(seed_node, 0, mark, table)
     ids[0], num = seed_node, 1
     begin, total = visible_range(graph, seed_node, last_rank)
     for place in range(min(total, FIRST_CAP)):
         entry = begin + member(key, 1 << 32, place, total, FIRST_CAP)
-        ids[num] = graph.entries[entry] & 0xFFFFFFFF
+        ids[num] = entries[entry] & 0xFFFFFFFF
         num += find_or_add(ids[num], num, mark, table) == num
     num_first = num - 1
     for first in range(1, num_first + 1):
         begin, total = visible_range(graph, ids[first], last_rank)
         for place in range(min(total, SECOND_CAP)):
             entry = begin + member(key, (first + 2) << 32, place, total, SECOND_CAP)
-            ids[num] = graph.entries[entry] & 0xFFFFFFFF
+            ids[num] = entries[entry] & 0xFFFFFFFF
             num += find_or_add(ids[num], num, mark, table) == num
     return num_first, num

@@ -24,22 +24,28 @@ class Connectivity:
     clustering: NDArray[np.float64]  # mean share of linked pairs among a row's neighbours
 
     def means(self) -> dict[str, float]:
+        """Returns the mean of each measure over all seeds."""
         return {name: float(np.mean(values)) if len(values) else 0.0 for name, values in vars(self).items()}
 
 
 def connectivity(context: Context) -> Connectivity:
-    """The measures of every seed's local context."""
+    """Measures every seed's local context."""
     distinct, edges = np.diff(context.local_start), np.diff(context.edge_start)
-    found = np.zeros((3, len(context)))
-    _measure(context.local_start, context.edge_start, context.edge, found)
+    measured = np.zeros((3, len(context)))
+    _measure(context.local_start, context.edge_start, context.edge, measured)
     pairs = np.maximum(distinct * (distinct - 1) / 2, 1)
     return Connectivity(
-        distinct.astype(np.float64), 2 * edges / distinct, found[0], found[1], edges / pairs, found[2]
+        distinct.astype(np.float64),
+        2 * edges / distinct,
+        measured[0],
+        measured[1],
+        edges / pairs,
+        measured[2],
     )
 
 
 @compiled
-def _measure(local_start: Any, edge_start: Any, edges: Any, found: Any) -> None:
+def _measure(local_start: Any, edge_start: Any, edges: Any, measured: Any) -> None:
     for seed in range(len(local_start) - 1):
         count = local_start[seed + 1] - local_start[seed]
         own = edges[edge_start[seed] : edge_start[seed + 1]]
@@ -52,9 +58,9 @@ def _measure(local_start: Any, edge_start: Any, edges: Any, found: Any) -> None:
             top = _root(root, place)
             with_seed += top == 0
             components += top == place
-        found[0, seed] = with_seed / count
-        found[1, seed] = components
-        found[2, seed] = _clustering(own, count)
+        measured[0, seed] = with_seed / count
+        measured[1, seed] = components
+        measured[2, seed] = _clustering(own, count)
 
 
 @compiled
@@ -67,7 +73,7 @@ def _root(root: Any, place: Any) -> Any:
 
 @compiled
 def _clustering(edges: Any, count: Any) -> Any:
-    """The mean over rows of the share of linked pairs among their neighbours (0 with fewer than two)."""
+    """Returns the mean over rows of the share of linked pairs among their neighbours (0 with fewer than two)."""
     linked = np.zeros((count, count), np.bool_)
     for child, parent in edges:
         linked[child, parent] = linked[parent, child] = True

@@ -9,6 +9,7 @@ for each distinct time. Sampled live or opened from the cache, a context is the 
 # ruff: noqa: RUF009 (a field is made by a function that describes it)
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, NamedTuple
@@ -49,7 +50,7 @@ class ArrayField(NamedTuple):
             return None if is_right else f"{self.start} does not cut {self.name} into parts"
         if len(array) != context.num_owners(self.owner) + self.is_start:
             return f"{self.name} is of another number of {self.owner}s"
-        if self.is_start and (array[0] != 0 or (np.diff(array) < 0).any()):
+        if self.is_start and (array[0] != 0 or (array[1:] < array[:-1]).any()):
             return f"{self.name} does not cut anything into parts"
         return None
 
@@ -194,7 +195,7 @@ def _checked(places: NDArray[Any], num_seeds: int) -> NDArray[np.int64]:
 def _parts(array: Array, begin: Array, end: Array, total: int) -> Array:
     """Returns some parts of an array, one after the other, copied as bytes: one kernel serves every type."""
     chosen = np.empty((total, *array.shape[1:]), array.dtype)
-    width = array.dtype.itemsize * int(np.prod(array.shape[1:]))
+    width = array.dtype.itemsize * math.prod(array.shape[1:])
     source = array.reshape(-1).view(np.uint8)
     source.flags.writeable = False  # as if from a file, so that one compiled kernel serves both
     _copy(begin * width, end * width, source, chosen.reshape(-1).view(np.uint8))

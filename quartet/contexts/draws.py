@@ -23,14 +23,14 @@ _HALF = np.uint64(32)
 def seed_keys(
     graph: TemporalGraph, nodes: NDArray[np.int64], times: NDArray[np.int64], rng_seed: int, sampler: str
 ) -> NDArray[np.uint64]:
-    """The key of each seed's random numbers, for one sampler."""
+    """Returns the key of each seed's random numbers, for one sampler."""
     start = mix(np.array([salt_of(sampler) ^ np.uint64(rng_seed % 2**64)], dtype=np.uint64))
     return mix(mix(start ^ graph.stable_key[nodes]) ^ times.view(np.uint64))
 
 
 @compiled
 def draw(key: Any, count: Any) -> Any:
-    """Draw number `count` of a key: 64 random bits (splitmix64)."""
+    """Returns draw number `count` of a key: 64 random bits (splitmix64)."""
     z = key + np.uint64(count) * _STEP
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -39,13 +39,13 @@ def draw(key: Any, count: Any) -> Any:
 
 @compiled
 def below(bits: Any, limit: Any) -> Any:
-    """A number from 0 to below `limit`, from the lower half of some random bits."""
+    """Returns a number from 0 to below `limit`, from the lower half of some random bits."""
     return np.int64(((bits & _LOW) * np.uint64(limit)) >> _HALF)
 
 
 @compiled
 def chance(bits: Any) -> Any:
-    """A number from 0 to below 2^32, from the upper half of some random bits."""
+    """Returns a number from 0 to below 2^32, from the upper half of some random bits."""
     return np.int64(bits >> _HALF)
 
 
@@ -73,7 +73,7 @@ def choose(key: Any, count: Any, total: Any, wanted: Any, chosen: Any) -> Any:
 
 @compiled
 def member(key: Any, count: Any, place: Any, total: Any, wanted: Any) -> Any:
-    """Member `place` of a random subset of `wanted` numbers below `total`, without drawing the others.
+    """Returns member `place` of a random subset of `wanted` numbers below `total`, without drawing the others.
 
     One from each of `wanted` parts of a circle that starts anywhere: all distinct, and every number is
     equally likely to be among them. If there are no more than `wanted`, all are.

@@ -31,33 +31,35 @@ def fall_back(seeds: Chunk, rows: LocalRows, stream_ranks: Array) -> None:
 def _fall_back_many(
     graph: Any, stream_ranks: Any, nodes: Any, last_ranks: Any, keys: Any, hop_bin: Any, rows: Any
 ) -> None:
-    budget = rows.node.shape[1]
+    node, hop, counts, _, num_rows, _, _ = rows
+    budget, offsets = node.shape[1], graph.offsets
     table = node_table(budget)
-    ends = np.empty(len(graph.offsets), np.int64)  # of each table's visible rows, one table after the other
+    ends = np.empty(len(offsets), np.int64)  # of each table's visible rows, one table after the other
     for seed in range(len(nodes)):
-        if rows.num_rows[seed] > 1:
+        if num_rows[seed] > 1:
             continue
         ends[0] = 0
-        for kind in range(len(graph.offsets) - 1):
-            ranks = stream_ranks[graph.offsets[kind] : graph.offsets[kind + 1]]
+        for kind in range(len(offsets) - 1):
+            ranks = stream_ranks[offsets[kind] : offsets[kind + 1]]
             ends[kind + 1] = ends[kind] + np.searchsorted(ranks, last_ranks[seed], side="right")
         find_or_add(nodes[seed], 0, seed, table)
-        count = _draw_rows(graph, ends, keys[seed], budget - 1, seed, table, rows.node[seed])
-        fill_equal_counts(rows.counts[seed], count, budget - 1)
-        rows.hop[seed, 1 : count + 1] = hop_bin
-        rows.num_rows[seed] = count + 1
+        count = _draw_rows(graph, ends, keys[seed], budget - 1, seed, table, node[seed])
+        fill_equal_counts(counts[seed], count, budget - 1)
+        hop[seed, 1 : count + 1] = hop_bin
+        num_rows[seed] = count + 1
 
 
 @compiled
 def _draw_rows(graph: Any, ends: Any, key: Any, wanted: Any, mark: Any, table: Any, node: Any) -> Any:
     """Writes up to `wanted` distinct visible rows into `node[1:]`: all there are, or draws until it is enough."""
+    stream, offsets = graph.stream, graph.offsets
     total, count, attempt = ends[-1], 0, 0
     takes_all = total <= wanted
     while attempt < total if takes_all else count < wanted:
         number = attempt if takes_all else below(draw(key, attempt), total)
         attempt += 1
         kind = np.searchsorted(ends, number, side="right") - 1
-        row = graph.stream[graph.offsets[kind] + number - ends[kind]]
+        row = stream[offsets[kind] + number - ends[kind]]
         if find_or_add(row, count + 1, mark, table) == count + 1:
             node[count + 1] = row
             count += 1

@@ -73,11 +73,12 @@ def induce_edges(graph: Any, node: Any, count: Any, place_of: Any, mark: Any, ta
 
     Two loops: the parents are far apart in memory, and reading them all first lets the reads overlap.
     """
+    parents = graph.parents
     named, child, num_named = np.empty(len(edges), np.int32), np.empty(len(edges), np.int32), 0
     for place in range(count):
         first, last = parent_slots(graph, node[place])
         for slot in range(first, last):
-            named[num_named], child[num_named] = graph.parents[slot], place
+            named[num_named], child[num_named] = parents[slot], place
             num_named += 1
     num_edges = 0
     for spot in range(num_named):

@@ -89,10 +89,10 @@ def sample(
         gathered: dict[str, Array] = {"seed_node": chunk.node.astype(np.int32), "seed_time": chunk.time}
         for sampler in samplers[owner]:
             gathered |= sampler(chunk, gathered)
+        own = (each for each in FIELDS if each.owner == owner)
         return {
-            each.name: gathered.get(each.name, each.empty(len(chunk)))
-            for each in FIELDS
-            if each.owner == owner
+            each.name: gathered[each.name] if each.name in gathered else each.empty(len(chunk))
+            for each in own
         }
 
     def gather_seeds(first: int) -> dict[str, Array]:

@@ -63,6 +63,7 @@ def walk_local(seeds: Chunk, rows: LocalRows) -> None:
 
 @compiled
 def _walk_many(graph: Any, nodes: Any, last_ranks: Any, keys: Any, settings: Any, rows: Any) -> None:
+    node, hop, counts, edge, num_rows, num_edges, peak = rows
     most = settings.num_walks * settings.length + 1
     space = walk_space(settings.num_walks, most)
     ranked, starts = np.empty(settings.budget, np.int32), np.empty(most + 1, np.int64)
@@ -75,16 +76,14 @@ def _walk_many(graph: Any, nodes: Any, last_ranks: Any, keys: Any, settings: Any
         for place in range(count):
             number = ranked[place]
             place_of[number] = place + 1
-            rows.node[seed, place + 1] = space.ids[number]
-            rows.hop[seed, place + 1] = space.depth[number]
-        rows.num_rows[seed] = count + 1
+            node[seed, place + 1] = space.ids[number]
+            hop[seed, place + 1] = space.depth[number]
+        num_rows[seed] = count + 1
         if count:
-            rows.peak[seed] = space.visits[ranked[0]]
-            _fill_counts(space.visits, ranked, count, settings.budget - 1, rows.counts[seed])
-        rows.num_edges[seed] = induce_edges(
-            graph, rows.node[seed], count + 1, place_of, seed, space.table, rows.edge[seed]
-        )
-        shorten_hops(rows.hop[seed], count + 1, rows.edge[seed], rows.num_edges[seed])
+            peak[seed] = space.visits[ranked[0]]
+            _fill_counts(space.visits, ranked, count, settings.budget - 1, counts[seed])
+        num_edges[seed] = induce_edges(graph, node[seed], count + 1, place_of, seed, space.table, edge[seed])
+        shorten_hops(hop[seed], count + 1, edge[seed], num_edges[seed])
 
 
 @compiled

@@ -42,10 +42,10 @@ TINY = Recipe.load("small", **SIZES, batch_size=32, seeds_per_epoch=150, epochs=
 TREES = Recipe.load("small", model="lightgbm")
 
 _COUNTED = "CAST(COUNT(*) FILTER (WHERE o.bought > t.timestamp) = 0 AS BIGINT)"
-AMOUNT_SQL = CHURN["sql"].replace(  # type: ignore[attr-defined]
+AMOUNT_SQL = CHURN["sql"].replace(
     _COUNTED, "COALESCE(SUM(o.amount) FILTER (WHERE o.bought > t.timestamp), 0)"
 )
-SIZE_SQL = CHURN["sql"].replace(  # type: ignore[attr-defined]
+SIZE_SQL = CHURN["sql"].replace(
     _COUNTED,
     "(CASE COUNT(*) FILTER (WHERE o.bought > t.timestamp) WHEN 0 THEN 'none' WHEN 1 THEN 'one' ELSE 'more' END)",
 )

@@ -363,7 +363,12 @@ def test_a_file_of_another_kind_is_refused_before_the_work() -> None:
 
 def test_the_device_reaches_the_library(model: TrainedModel, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
-    monkeypatch.setattr("quartet.runs.model.choose_device", lambda name: asked.append(name) or "cpu")
+
+    def choose(name: str) -> str:
+        asked.append(name)
+        return "cpu"
+
+    monkeypatch.setattr("quartet.runs.model.choose_device", choose)
     run("predict", model.folder, "shop", "--device", "mps")
     run("evaluate", model.folder, "--split", "val", "--device", "cuda")
     run("train", "shop", "churn.yaml", "--runs", "device", "--device", "cuda", *sets(QUICK))

@@ -133,7 +133,7 @@ def test_a_device_that_is_not_there_is_refused(
 
 def test_every_verb_has_a_help_that_begins_with_a_sentence() -> None:
     for command in app.registered_commands:
-        doc = (command.callback.__doc__ or "").strip()  # type: ignore[union-attr]
+        doc = (command.callback.__doc__ or "").strip()
         assert doc.splitlines()[0].endswith("."), command
         assert doc[0].isupper()
 

@@ -83,7 +83,7 @@ def test_under_the_other_protocol_the_model_is_asked_anew(recipe: object, folder
     model = fit(churn(), recipe=recipe, runs=folder, cache=folder / "cache", listener=Heard())  # type: ignore[arg-type]
     heard = Heard()
     frozen, rolling = (
-        model.evaluate(split="val", protocol=protocol, rules=False, listener=heard)  # type: ignore[arg-type]
+        model.evaluate(split="val", protocol=protocol, rules=False, listener=heard)
         for protocol in ("frozen", "rolling")
     )
     assert [frozen.protocol, rolling.protocol] == ["frozen", "rolling"]
@@ -97,8 +97,8 @@ def test_rolling_seeds_see_more_than_frozen_ones(folder: Path) -> None:
     model = fit(task, recipe=TREES, runs=folder, listener=Heard())
     live = model.on(task.full_database, listener=Heard())
     for protocol in ("frozen", "rolling"):
-        found = model.evaluate(protocol=protocol, rules=False, listener=Heard())  # type: ignore[arg-type]
-        seeds = task.seeds_under(protocol, "test")  # type: ignore[arg-type]
+        found = model.evaluate(protocol=protocol, rules=False, listener=Heard())
+        seeds = task.seeds_under(protocol, "test")
         customers = [f"C{node - task.full_database.offsets['customers']:02d}" for node in seeds.node]
         scores = live.predict(customers, seeds.time.tolist()).table["score"].to_numpy()
         labels = np.asarray(task.vault.open("compare with the evaluation"))

@@ -59,7 +59,7 @@ def trained(task: Task, recipe: Recipe, folder: Path) -> TrainedModel:
 
 # --- only the past labels tell --------------------------------------------------------------------
 
-PEOPLE = {"people": {"pkey": "id", "time_col": None, "fkeys": {}}}
+PEOPLE: dict[str, Any] = {"people": {"pkey": "id", "time_col": None, "fkeys": {}}}
 PEOPLE |= {"visits": {"pkey": "id", "time_col": "at", "fkeys": {"who": "people"}}}
 TRAIT: dict[str, Any] = {
     "name": "trait", "task_type": "binary_classification", "entity_table": "people", "entity_col": "who",
@@ -262,7 +262,7 @@ def test_the_protocol_decides_nothing_in_training(task: Task, tmp_path: Path) ->
     sizes = [data.task.database["known_labels"].num_rows for data in (one, other)]
     assert 0 < sizes[0] < sizes[1]
     for split in ("train", "val"):
-        contexts = [data.context(split) for data in (one, other)]  # type: ignore[arg-type]
+        contexts = [data.context(split) for data in (one, other)]
         assert select(contexts[0], np.arange(5)).local_node.size > 5
         for name, value in vars(contexts[0]).items():
             assert np.array_equal(value, getattr(contexts[1], name)), name

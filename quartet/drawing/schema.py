@@ -43,7 +43,7 @@ def schema_svg(database: Database) -> str:
     boxes = _place(database)
     width = max(box.x for box in boxes.values()) + _BOX_WIDTH + _MARGIN
     height = max(box.y + box.height for box in boxes.values()) + _MARGIN + _LINE_HEIGHT
-    legend = "◆ key   → link   ◷ time   blue: rows have a time   grey: always known   dashed: inferred"
+    legend = "◆ key · → link · ◷ time · blue: rows have a time · grey: always known · dashed: inferred"
     parts = [
         '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8" markerHeight="8" '
         f'orient="auto"><path d="M0,0 L8,4 L0,8 z" fill="{svg.INK}"/></marker></defs>',

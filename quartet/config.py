@@ -408,8 +408,6 @@ def _read_preset(preset: str) -> dict[str, Any]:
     name, _, variant = preset.partition("-")
     text = tomllib.loads((files("quartet") / "recipes" / f"{name}.toml").read_text(encoding="utf-8"))
     for task in text.get("tasks", {}).values():
-        selected = task.pop(
-            "validation_selected", {}
-        )  # the best cell on validation, where another is best on test
+        selected = task.pop("validation_selected", {})  # on validation, where another cell is best on test
         task |= selected if variant else {}
     return text

@@ -67,7 +67,7 @@ def test_commands_have_these_options_and_fields(page: Path) -> None:
         if program != "quartet" or words[0].startswith("-"):
             continue
         changes = changes_from_text(parsed(words).get("change") or [])
-        (SamplingConfig if words[0] == "sample" else Recipe)().changed(**changes)
+        assert (SamplingConfig if words[0] == "sample" else Recipe)().changed(**changes)
 
 
 def test_options_in_the_text_exist() -> None:

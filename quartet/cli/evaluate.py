@@ -35,7 +35,7 @@ def evaluate(
     from quartet.runs import load
 
     model = load(*runs)
-    task = model.record.reopen(open_database(source or model.record.source, schema))
+    task = model.record.reopen(open_database(source or model.record.where(), schema))
     evaluation = model.evaluate(task, split=split, protocol=protocol, device=device)
     if json:
         from json import dumps

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from quartet.cli.options import DeviceName, SchemaFile, Source, Threads, open_database
+from quartet.errors import UsageError
 
 
 def predict(
@@ -66,5 +67,7 @@ def _entities(text: str | None) -> list[str] | None:
         is_file = Path(text).is_file()
     except OSError:  # longer than the name of any file
         is_file = False
+    if not is_file and Path(text).suffix in (".txt", ".csv"):
+        raise UsageError("C09", f'there is no file "{text}" with entities', "check the path")
     lines = Path(text).read_text(encoding="utf-8").splitlines() if is_file else text.split(",")
     return [line.strip() for line in lines if line.strip()]

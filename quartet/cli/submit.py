@@ -37,7 +37,7 @@ def submit(
 
     opened = [Run.open(folder) for folder in runs]
     record = opened[0].task
-    task = record.reopen(open_database(source or record.source, schema))
+    task = record.reopen(open_database(source or record.where(), schema))
     submission = check_submission(out, task) if check else write_submission(opened, task, out, ProgressView())
     if json:
         from json import dumps

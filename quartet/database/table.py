@@ -28,6 +28,7 @@ _NO_NAME_WORDS = word_set(
     "address phone zip postcode json"
 )
 _NEARLY = 0.9  # of the rows must have a name, and as many of the names must be different
+_SELDOM = 0.1  # the fraction of distinct values below which even a column called `name` names nobody
 _LONGEST_NAME = 60  # letters, on average
 _HEAD = 2000
 
@@ -71,7 +72,8 @@ class Table:
         """The column by which people know the rows, to be shown beside the key; None if there is none.
 
         It is a short text with (nearly) one value for each row: `name`, `title` or `<table>_name` before any
-        other column whose name says so, and these before a column whose name says nothing.
+        other column whose name says so, and these before a column whose name says nothing. Where none is, `name` and
+        the like may repeat, as people's names do.
         """
         linked = {column for fk in self.schema.foreign_keys for column in fk.columns}
         ranked = []
@@ -83,7 +85,9 @@ class Table:
                 rank = 0 if is_name and is_own else 1 if is_name else 2
                 if rank < 2 or not _NO_NAME_WORDS & set(words):
                     ranked.append((rank, place, column))
-        return next((column for _, _, column in sorted(ranked) if _tells_apart(self.data[column])), None)
+        repeating = [(column, _SELDOM) for rank, _, column in sorted(ranked) if rank == 0]
+        tried = [*((column, _NEARLY) for _, _, column in sorted(ranked)), *repeating]
+        return next((column for column, least in tried if _tells_apart(self.data[column], least)), None)
 
     def take(self, rows: NDArray[np.bool_]) -> Table:
         """Returns the table with only the rows of a mask."""
@@ -103,12 +107,12 @@ class Table:
         )
 
 
-def _tells_apart(column: pa.ChunkedArray) -> bool:
-    """Whether nearly every row has a short text of its own."""
+def _tells_apart(column: pa.ChunkedArray, least: float) -> bool:
+    """Whether nearly every row has a short text, and at least this fraction of them are distinct."""
     for cells in (column.slice(0, _HEAD), column):
         filled = cells.filter(pc.fill_null(pc.match_substring_regex(cells, r"[^\W\d_]"), False))
         distinct = pc.count_distinct(filled).as_py()
-        if not len(filled) or len(filled) < _NEARLY * len(cells) or distinct < _NEARLY * len(filled):
+        if not len(filled) or len(filled) < _NEARLY * len(cells) or distinct < least * len(filled):
             return False
     return bool(pc.mean(pc.utf8_length(filled)).as_py() <= _LONGEST_NAME)
 

@@ -99,6 +99,10 @@ class LiveModel:
         self._upto = STATIC
         self._bind(STATIC)
 
+    def __repr__(self) -> str:
+        models = ", ".join(member.recipe.model.architecture for member in self.members)
+        return f"<LiveModel of {self.members[0].task.name} ({models}) on {self.database!r}>"
+
     def predict(
         self, entities: Sequence[Any] | None = None, at: Times | None = None, listener: Listener | None = None
     ) -> Predictions:

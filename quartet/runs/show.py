@@ -171,7 +171,7 @@ def predictions_grid(table: pa.Table, most: int = _MOST_PREDICTIONS) -> Grid:
     """Returns the highest scores; of several classes, where there is no one score, the first rows."""
     has_score = "score" in table.column_names
     ordered = table.sort_by([("score", "descending")]) if has_score else table
-    title = f"{table.num_rows:,} predictions"
+    title = f"{table.num_rows:,} prediction{'' if table.num_rows == 1 else 's'}"
     if table.num_rows > most:
         title += f", the {'highest' if has_score else 'first'} {most}"
     right = tuple(name for name in table.column_names if name != "name")

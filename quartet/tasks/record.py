@@ -72,6 +72,16 @@ class TaskRecord:
         given["classes"] = None if given["classes"] is None else tuple(given["classes"])
         return TaskRecord(**{**given, "structure": tuple(given["structure"])})
 
+    def where(self) -> str:
+        """Returns where the database is found again; an error for one that was made of data frames."""
+        if self.source in ("", "memory"):
+            raise UsageError(
+                "L01",
+                f'the database of task "{self.name}" was given in memory and cannot be opened again',
+                "give the task: model.evaluate(task), or on the command line --source",
+            )
+        return self.source
+
     def reopen(self, database: Database) -> Task:
         """Returns the task over a database: loaded again by its path, or bound again by its definition."""
         if self.path:

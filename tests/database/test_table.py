@@ -259,6 +259,8 @@ CITIES = ["Lyon", "Köln", "Oslo", "Bern", "Rome", "Nice", "Graz", "Brno", "Turk
         ({"DisplayName": CITIES}, "DisplayName"),
         ({"name": ["A", "B"] * 6, "code": CITIES}, "code"),  # not one for each row
         ({"name": ["A", *CITIES[1:-1], "A"]}, "name"),  # nearly
+        ({"full_name": CITIES[:4] * 3}, "full_name"),  # people share names
+        ({"remark": CITIES[:4] * 3}, None),
         ({"name": [None] * 6 + CITIES[:6]}, None),  # half of the rows have none
         ({"name": [f"{city} " + "and so on " * 9 for city in CITIES]}, None),  # long
         ({"website_url": CITIES, "postcode": CITIES}, None),

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import quartet as q
-from quartet.errors import QuartetError, UsageError
+from quartet.errors import UsageError
 from quartet.runs.show import ProgressView, TrainingView
 from tests.tasks.small import CHURN, write_small_shop
 from tests.trained import QUICK, ROOT, SHOP_SCHEMA, Heard, shop_tables
@@ -109,7 +109,7 @@ def test_a_loaded_model_finds_its_task_again(tmp_path: Path) -> None:
 
 
 def test_a_model_of_frames_says_that_its_task_must_be_given(models: dict[str, q.TrainedModel]) -> None:
-    with pytest.raises(QuartetError):
+    with pytest.raises(UsageError, match=r"given in memory.*evaluate\(task\)"):
         q.load(models["lightgbm"].folder).evaluate(listener=Heard())
 
 

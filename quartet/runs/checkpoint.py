@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 
+from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
 from quartet.config import Recipe
@@ -75,6 +76,18 @@ class Checkpoint:
     @staticmethod
     def load(folder: Path) -> Checkpoint:
         """Reads a model; what is damaged, foreign or of another version is refused."""
+        try:
+            return Checkpoint._load(folder)
+        except (ValueError, KeyError, TypeError, AttributeError, RuntimeError, SafetensorError) as error:
+            reason = f"{type(error).__name__}: {error}".splitlines()[0][:200]
+            raise IntegrityError(
+                "C06",
+                f"{folder} is damaged or no model of quartet ({reason})",
+                "train again, or copy it again",
+            ) from error
+
+    @staticmethod
+    def _load(folder: Path) -> Checkpoint:
         _check_files(folder)
         about = json.loads((folder / _MODEL).read_text(encoding="utf-8"))
         if about["version"] != _VERSION:
@@ -105,8 +118,10 @@ def _check_files(folder: Path) -> None:
         raise UsageError("C10", f'"{folder}" is a file; a model is a folder', "give the run or model folder")
     if not (folder / _CHECKSUMS).is_file():
         raise UsageError("C10", f'"{folder}" holds no model', "give the folder that `quartet train` named")
-    for name, expected in json.loads((folder / _CHECKSUMS).read_text(encoding="utf-8")).items():
-        if not (folder / name).is_file() or _digest(folder / name) != expected:
+    sums: dict[str, str] = json.loads((folder / _CHECKSUMS).read_text(encoding="utf-8"))
+    read = {path.name for path in folder.iterdir() if path.suffix in (".json", ".safetensors", ".txt")}
+    for name in sorted({*sums, *read, _MODEL} - {_CHECKSUMS}):
+        if not (folder / name).is_file() or _digest(folder / name) != sums.get(name):
             raise IntegrityError(
                 "C06", f"{folder / name} is damaged or absent", "train again, or copy it again"
             )

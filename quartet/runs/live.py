@@ -26,7 +26,7 @@ from quartet.machine import new_file
 from quartet.runs.checkpoint import Checkpoint
 from quartet.runs.show import predictions_grid
 from quartet.tasks import Seeds, early_text
-from quartet.times import STATIC, parse_instant, to_arrow
+from quartet.times import NEVER, STATIC, parse_instant, to_arrow
 from quartet.training import View
 
 if TYPE_CHECKING:
@@ -97,7 +97,13 @@ class LiveModel:
             member.model.to(device)
         self.views: list[View] = []  # of each member
         self._upto = STATIC
-        self._bind(STATIC)
+        self._has_past_labels = any(member.recipe.past_labels for member in self.members)
+        if not self._has_past_labels:
+            self._bind(STATIC)
+        for member in (
+            self.members if self._has_past_labels else ()
+        ):  # these wait for the time that is asked for
+            member.task.check_structure(member.task.visible(database, tuple(member.statistics.tables)))
 
     def __repr__(self) -> str:
         models = ", ".join(member.recipe.model.architecture for member in self.members)
@@ -147,25 +153,21 @@ class LiveModel:
     def _bind(self, upto: int) -> None:
         """Builds what each member reads; those that read the same share it, and past labels are made once.
 
-        Labels are made up to the end of the data, or to a later time that is asked for. An earlier seed does not see
-        the later ones: it is answered with the same bits.
+        Past labels are made up to the time that is asked for, so that no later row can be in the way; once a later
+        time is asked for, up to the end of the data. An earlier seed does not see the later labels: it is answered with
+        the same bits.
         """
-        span = self.database.span
-        upto = max(upto, span[1] if span else STATIC)
-        has_past_labels = any(member.recipe.past_labels for member in self.members)
-        if self.views and (upto <= self._upto or not has_past_labels):
+        if self.views and (upto <= self._upto or not self._has_past_labels):
             return
+        if self.views and self.database.span:
+            upto = max(upto, self.database.span[1])
         databases: dict[Hashable, Database] = {}
         features: dict[Hashable, FeatureTable] = {}
         views = []
         for member in self.members:
             record, order, recipe = member.task, tuple(member.statistics.tables), member.recipe
             cut_offs = (record.val_timestamp, record.test_timestamp) if recipe.past_labels else None
-            shown = (
-                order,
-                record.spec,
-                cut_offs,
-            )  # all that decides which rows a member sees, and their numbers
+            shown = (order, record.spec, cut_offs)  # all that decides which rows a member sees
             if shown not in databases:
                 databases[shown] = given = record.visible(self.database, order)
                 if recipe.past_labels:
@@ -220,13 +222,13 @@ def _instants(database: Database, at: Times | None) -> NDArray[np.int64]:
         if database.span is None:
             raise UsageError("C02", "no time was given, and the database has none", "say at which time")
         at = database.span[1]
-    is_one = isinstance(at, (str, date, np.datetime64)) or not hasattr(at, "__iter__")
+    is_one = isinstance(at, (str, bytes, date, np.datetime64)) or not hasattr(at, "__iter__")
     times: Any = [at] if is_one else at
     return np.array([_instant(time) for time in times], np.int64)
 
 
 def _instant(time: Any) -> int:
-    if isinstance(time, (int, np.integer)) and not isinstance(time, bool):
+    if isinstance(time, (int, np.integer)) and not isinstance(time, bool) and STATIC < time < NEVER:
         return int(time)
     if isinstance(time, (str, date, np.datetime64)) or hasattr(time, "isoformat"):
         return parse_instant(str(time), "the asked time")

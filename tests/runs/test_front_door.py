@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +15,7 @@ import numpy as np
 import pytest
 
 import quartet as q
-from quartet.errors import UsageError
+from quartet.errors import IntegrityError, UsageError
 from quartet.runs.show import ProgressView, TrainingView
 from tests.tasks.small import CHURN, write_small_shop
 from tests.trained import QUICK, ROOT, SHOP_SCHEMA, Heard, shop_tables
@@ -113,6 +117,34 @@ def test_a_model_of_frames_says_that_its_task_must_be_given(models: dict[str, q.
         q.load(models["lightgbm"].folder).evaluate(listener=Heard())
 
 
+def _list(model: Path) -> None:
+    (model / "model.json").write_text("[]")
+
+
+def _no_version(model: Path) -> None:
+    (model / "model.json").write_text("{}")
+
+
+def _cut(model: Path) -> None:
+    (model / "weights.safetensors").write_bytes((model / "weights.safetensors").read_bytes()[:1000])
+
+
+@pytest.mark.parametrize("harm", [_list, _no_version, _cut])
+@pytest.mark.parametrize("sums", ["right", "none", "no JSON"])
+def test_a_damaged_model_is_refused(
+    harm: Callable[[Path], None], sums: str, models: dict[str, q.TrainedModel], tmp_path: Path
+) -> None:
+    model = tmp_path / "model"
+    shutil.copytree(models["quartet"].folder / "model", model)
+    harm(model)
+    digests = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in model.iterdir()}
+    digests.pop("checksums.json")
+    text = {"right": json.dumps(digests), "none": "{}", "no JSON": "{"}[sums]
+    (model / "checksums.json").write_text(text)
+    with pytest.raises(IntegrityError, match="C06"):
+        q.load(model)
+
+
 # --- names ------------------------------------------------------------------------------------------
 
 
@@ -203,7 +235,7 @@ def test_what_cannot_be_bound_or_asked_is_refused(db: q.Database, models: dict[s
         for entities in ("C17", b"C17", 17):
             with pytest.raises(UsageError, match="C02"):
                 live.predict(entities)  # type: ignore[arg-type]
-        for at in (3.5, True, [3.5], [None], object(), np.nan):
+        for at in (3.5, True, [3.5], [None], object(), np.nan, b"x", 2**63, -(2**63)):
             with pytest.raises(UsageError, match="C02"):
                 live.predict(["C17"], at=at)  # type: ignore[arg-type]
 

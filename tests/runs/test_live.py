@@ -20,6 +20,8 @@ from quartet.errors import QuartetError, SchemaError, UsageError
 from quartet.features import FeatureTable
 from quartet.graph import TemporalGraph
 from quartet.runs import Ensemble, TrainedModel, fit, load
+from quartet.tasks import KNOWN_LABELS
+from quartet.times import parse_instant
 from tests.shop import day
 from tests.tasks.small import CHURN, small_shop
 from tests.trained import QUICK, SHOP_SCHEMA, TINY, TREES, Heard, Tables, opened, plain, shop_tables
@@ -100,9 +102,25 @@ def test_an_ensemble_makes_past_labels_once_and_shares_the_graph(
 ) -> None:
     one, other, _, _ = past_label_models
     live = Ensemble(one, other).on(shop, listener=Heard())
-    together = [live.predict(at=at).table for at in (AT, "2023-10-01", AT)]
+    later = live.predict(at="2023-10-01").table
+    together = live.predict(at=AT).table
+    assert live.predict(at="2023-10-01").table.equals(later)
     assert counted.calls == {"graph": 1, "features": 1, "labels": 1}
-    assert together[0].equals(together[2])
+    assert together.equals(Ensemble(one, other).on(shop, listener=Heard()).predict(at=AT).table)
+
+
+def test_labels_after_the_asked_time_are_not_made(
+    past_label_models: list[TrainedModel], shop: Database, counted: Counted
+) -> None:
+    """A later row may hold what the task's SQL cannot read. A second, later time binds to the end of the data."""
+    live = past_label_models[0].on(shop, listener=Heard())
+    live.predict(at=AT)
+    known_at = live.views[0].database[KNOWN_LABELS].known_at
+    assert len(known_at)
+    assert known_at.max() <= parse_instant(AT, "AT")
+    for at in ("2023-09-10", "2023-10-01", "2023-09-20"):
+        live.predict(at=at)
+    assert counted.calls["labels"] == 2
 
 
 def test_an_ensemble_of_unequal_members_builds_each_thing_once(
@@ -110,8 +128,8 @@ def test_an_ensemble_of_unequal_members_builds_each_thing_once(
 ) -> None:
     """With past labels and without: two databases, two graphs, two tables of features, labels once."""
     live = Ensemble(*past_label_models).on(shop, listener=Heard())
-    together = live.predict(at=AT).table
     live.predict(at="2023-10-01")
+    together = live.predict(at=AT).table
     assert counted.calls["labels"] == 1
     assert counted.calls["graph"] == 2
     alone = [each.on(shop, listener=Heard()).predict(at=AT).table for each in past_label_models]

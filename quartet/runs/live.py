@@ -117,6 +117,9 @@ class LiveModel:
         `entities` are keys of the entity table, by default all that are known then; `at` is one time, or one for each
         entity, by default the last time of the database. A model with past labels sees those that are known by then:
         the task's SQL or column tells them from the database.
+
+        The same question has the same bits. In the company of other entities a score may differ in its last ones:
+        matrix kernels round by the shape of a batch.
         """
         times = _instants(self.database, at)
         self._bind(int(times.max(initial=STATIC)))

@@ -98,12 +98,11 @@ class LiveModel:
         self.views: list[View] = []  # of each member
         self._upto = STATIC
         self._has_past_labels = any(member.recipe.past_labels for member in self.members)
-        if not self._has_past_labels:
+        for member in self.members:
+            if member.recipe.past_labels:  # before the task's SQL fails by what has changed
+                member.task.check_structure(member.task.visible(database, tuple(member.statistics.tables)))
+        if not self._has_past_labels:  # these wait for the time that is asked for
             self._bind(STATIC)
-        for member in (
-            self.members if self._has_past_labels else ()
-        ):  # these wait for the time that is asked for
-            member.task.check_structure(member.task.visible(database, tuple(member.statistics.tables)))
 
     def __repr__(self) -> str:
         models = ", ".join(member.recipe.model.architecture for member in self.members)
@@ -174,14 +173,14 @@ class LiveModel:
             if shown not in databases:
                 databases[shown] = given = record.visible(self.database, order)
                 if recipe.past_labels:
-                    record.check_structure(given)  # before the task's SQL fails by what has changed
                     databases[shown] = record.with_past_labels(self.database, upto, self.labels, order)
                     for finding in databases[shown].findings[len(given.findings) :]:
                         self.listener.finding(finding)
             key = (shown, member.features_key)
             if key not in features:
                 features[key] = FeatureTable.encode(databases[shown], member.statistics)
-                record.check_structure(record.visible(self.database, order))
+                if not recipe.past_labels:
+                    record.check_structure(databases[shown])
                 for finding in features[key].findings:
                     self.listener.finding(finding)
             views.append(View(databases[shown], features[key], record.entity_table, recipe))

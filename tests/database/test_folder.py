@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import os
 from datetime import date, datetime, time
 from pathlib import Path
 from typing import Any
@@ -65,7 +66,19 @@ def test_values_have_the_type_that_they_show(cells: list[str], values: list[Any]
     assert read_cells(tmp_path, *cells) == values
 
 
-@pytest.mark.parametrize("cells", [["007", "12"], ["01", "10"], ["-07", "1"], ["00", "0"]])
+@pytest.mark.parametrize(
+    "cells",
+    [
+        ["007", "12"],
+        ["01", "10"],
+        ["-07", "1"],
+        ["00", "0"],
+        [" 007", "7"],
+        ["\t007 ", "7"],
+        ["0x10", "16"],
+        [" 0X1f", "5"],
+    ],
+)
 def test_leading_zeros_stay_text(cells: list[str], tmp_path: Path) -> None:
     assert read_cells(tmp_path, *cells) == cells
     assert [str(finding) for finding in read_folder(tmp_path).findings] == [
@@ -80,6 +93,7 @@ def test_leading_zeros_stay_text(cells: list[str], tmp_path: Path) -> None:
         (["9223372036854775807", ""], [2**63 - 1, None]),
         (["9007199254740993", "1.5"], ["9007199254740993", "1.5"]),
         (["9223372036854775808", "1"], ["9223372036854775808", "1"]),
+        ([" 9007199254740993 ", "1.5"], [" 9007199254740993 ", "1.5"]),
         (["123456789012345678901234567890"], ["123456789012345678901234567890"]),
     ],
 )
@@ -111,6 +125,47 @@ def test_a_type_may_change_after_many_rows(tmp_path: Path) -> None:
 def test_quotes_newlines_and_any_letter(tmp_path: Path) -> None:
     table = read_csv(tmp_path, '\ufeffa,"b ""c"", d"\n"one\ntwo",名前\n"say ""hi"", then\r\ngo",🙂\n')
     assert table.to_pydict() == {"a": ["one\ntwo", 'say "hi", then\r\ngo'], 'b "c", d': ["名前", "🙂"]}
+    table = read_csv(tmp_path, '"a",b\n"one\ntwo" ,5" pipe\n"",say "hi\n"x"y,"""z"""')
+    assert table.to_pydict() == {"a": ["one\ntwo ", "", "xy"], "b": ['5" pipe', 'say "hi', '"z"']}
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "line"),
+    [
+        ("t.csv", 'a,b\n1,"x\n2,y\n3,z\n', 2),
+        ("t.csv", 'a,b\n1,x\n2,"y', 3),
+        ("t.csv", 'a,b\n1,x\n2,"y""\n', 3),
+        ("t.csv", '\ufeff"a,b\n1,x\n', 1),
+        ("t.csv", 'a,b\n1,"x\n2,y\n3,"z"\n', 2),  # closed by the quote that opens the cell of another line
+        ("t.tsv", 'a\tb\n1\t"x\n2\ty\n', 2),
+    ],
+)
+def test_a_quote_swallows_no_lines(name: str, content: str, line: int, tmp_path: Path) -> None:
+    assert refusal(tmp_path, **{name.replace(".", "__"): content}) == (
+        f"error[S01] {tmp_path / name} cannot be read (a cell begins with a quote in line {line} and does not end "
+        "with one). Fix: repair the file"
+    )
+
+
+@pytest.mark.parametrize(
+    "kind", ["a link to nothing", "no regular file", "a folder", "a part that links to nothing"]
+)
+def test_what_is_named_like_a_table_is_one(kind: str, tmp_path: Path) -> None:
+    folder_of(tmp_path, good__csv="a\n1\n")
+    odd = tmp_path / "t.csv"
+    if kind == "a part that links to nothing":
+        odd, kind = tmp_path / "t" / "1.csv", "a link to nothing"
+        odd.parent.mkdir()
+        (odd.parent / "0.csv").write_text("a\n1\n")
+    if kind == "no regular file":
+        os.mkfifo(odd)
+    elif kind == "a folder":
+        odd.mkdir()
+    else:
+        odd.symlink_to(tmp_path / "nowhere.csv")
+    assert refusal(tmp_path) == (
+        f"error[S01] {odd} is named like a table, but it is {kind}. Fix: put the file there, or remove it"
+    )
 
 
 @pytest.mark.parametrize("ending", ["\n", "\r\n", "\r"])

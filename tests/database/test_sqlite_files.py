@@ -186,6 +186,30 @@ def test_a_damaged_file(path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("kept", [4096, 8192, -4096, -1000, -10])
+@pytest.mark.parametrize("num_pages", [b"", bytes(4)], ids=["counted pages", "uncounted pages"])
+def test_a_file_that_is_cut_off_is_not_read_as_fewer_rows(path: Path, kept: int, num_pages: bytes) -> None:
+    rows = ", ".join(f"({i}, '{'x' * 50}')" for i in range(500))
+    execute(path, "CREATE TABLE t (id INTEGER PRIMARY KEY, x TEXT)", f"INSERT INTO t VALUES {rows}")
+    content = bytearray(path.read_bytes()[:kept])
+    content[28 : 28 + len(num_pages)] = num_pages  # old writers leave the place empty
+    path.write_bytes(content)
+    with pytest.raises(
+        ResourceError, match=r"error\[R02\] .* cannot be read: .*\. Fix: check that the file is whole"
+    ):
+        read_sql(str(path))
+
+
+def test_a_table_that_breaks_its_own_rules_is_read(path: Path) -> None:
+    execute(
+        path,
+        "CREATE TABLE t (x INTEGER CHECK (x > 0))",
+        "PRAGMA ignore_check_constraints = on",
+        "INSERT INTO t VALUES (-1)",
+    )
+    assert read_sql(str(path)).tables["t"].to_pydict() == {"x": [-1]}
+
+
 def test_a_file_without_a_byte_has_no_tables(path: Path) -> None:
     path.touch()
     with pytest.raises(Exception, match=r"error\[S01\] no tables found"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pyarrow as pa
@@ -21,6 +22,10 @@ _PARQUET = (".parquet", ".pq")
 # "NA" in a column of numbers is an empty cell; in a column of text it may be Namibia.
 _EMPTY_TEXT = ["", "NULL", "null", "\\N"]
 _EMPTY_NUMBERS = [*_EMPTY_TEXT, "NA", "N/A", "NaN", "nan", "None"]
+# A cell in quotes: what it holds, the quote that closes it, and the letter after that, which ends most cells.
+_QUOTED = rb'(?<![^%b\r\n])"((?:[^"]++|"")*+)("?) *+([^%b\r\n]?)'
+# Numbers that are written in several ways, or with more digits than a float has: 007, 0x1F, 12345678901234567.
+_ZEROS, _DIGITS = r"^\s*[+-]?0(\d+\s*$|[xX])", r"^\s*[+-]?\d{16,}\s*$"
 
 
 def read_folder(folder: Path) -> Source:
@@ -34,7 +39,7 @@ def read_folder(folder: Path) -> Source:
         raise UsageError("C01", f'"{folder}" has two schemas: {" and ".join(manifests)}', "keep one of them")
     tables, findings = {}, []
     for name, parts in files.items():
-        tables[name], noticed = _read_table(name, parts)
+        tables[name], noticed = read_files(name, parts)
         findings += noticed
     schema = Schema.read(folder / manifests[0], _MANIFESTS[manifests[0]]) if manifests else Schema()
     tasks = folder / "tasks"
@@ -50,7 +55,16 @@ def _table_files(folder: Path) -> dict[str, list[Path]]:
 
     files: dict[str, list[Path]] = {}
     for path in shown(folder):
-        parts = [p for p in (shown(path) if path.is_dir() else [path]) if p.is_file() and _suffix(p)]
+        parts = [p for p in (shown(path) if path.is_dir() else [path]) if _suffix(p)]
+        odd = next(
+            (part for part in parts if not part.is_file()), None if parts or not _suffix(path) else path
+        )
+        if odd is not None:
+            kind = (
+                "a link to nothing" if odd.is_symlink() else "a folder" if odd.is_dir() else "no regular file"
+            )
+            fix = "put the file there, or remove it"
+            raise SchemaError("S01", f"{odd} is named like a table, but it is {kind}", fix)
         name = path.name[: len(path.name) - len(_suffix(path))]
         if parts and name in files:
             first = files[name][0]
@@ -66,7 +80,7 @@ def _suffix(path: Path) -> str:
     return next((end for end in (*_CSV, *_PARQUET) if path.name.lower().endswith(end)), "")
 
 
-def _read_table(name: str, parts: list[Path]) -> tuple[pa.Table, list[Finding]]:
+def read_files(name: str, parts: list[Path]) -> tuple[pa.Table, list[Finding]]:
     """Reads the parts as one table. A column that is text in one CSV file is text in all of them."""
     tables, findings = _read_parts(name, parts, frozenset())
     if len(tables) == 1:
@@ -106,7 +120,7 @@ def read_parquet(path: Path) -> pa.Table:
         raise _unreadable(path, error) from None
 
 
-def _unreadable(path: Path, error: Exception) -> SchemaError:
+def _unreadable(path: Path, error: object) -> SchemaError:
     return SchemaError("S01", f"{path} cannot be read ({str(error).splitlines()[0]})", "repair the file")
 
 
@@ -124,6 +138,9 @@ def _read_csv(name: str, path: Path, text_columns: frozenset[str]) -> tuple[pa.T
         message = f'table "{name}": {count:,} places of {path.name} are not UTF-8 and were replaced'
         findings.append(warning("V08", name, message, count, "save the file as UTF-8"))
         content = text.encode()
+    line = _unclosed_quote(content.removeprefix(b"\xef\xbb\xbf"), _delimiter(path).encode())
+    if line:
+        raise _unreadable(path, f"a cell begins with a quote in line {line:,} and does not end with one")
     table = _parse(content, path, {}, _EMPTY_NUMBERS)
     written = _parse(content, path, {f.name: pa.string() for f in table.schema}, _EMPTY_TEXT)
     for place, field in enumerate(table.schema):
@@ -141,9 +158,7 @@ def _read_csv(name: str, path: Path, text_columns: frozenset[str]) -> tuple[pa.T
 def _parse(content: bytes, path: Path, types: dict[str, pa.DataType], empty: list[str]) -> pa.Table:
     return csv.read_csv(
         pa.py_buffer(content),
-        parse_options=csv.ParseOptions(
-            delimiter="\t" if _suffix(path).startswith(".tsv") else ",", newlines_in_values=True
-        ),
+        parse_options=csv.ParseOptions(delimiter=_delimiter(path), newlines_in_values=True),
         convert_options=csv.ConvertOptions(
             column_types=types,
             null_values=empty,
@@ -154,10 +169,25 @@ def _parse(content: bytes, path: Path, types: dict[str, pa.DataType], empty: lis
     )
 
 
+def _delimiter(path: Path) -> str:
+    return "\t" if _suffix(path).startswith(".tsv") else ","
+
+
+def _unclosed_quote(content: bytes, delimiter: bytes) -> int:
+    """Returns the line of the first cell whose quote swallows the lines that follow, or 0.
+
+    The quote is never closed, or it is closed on another line by one that was meant to open or to stand inside a cell.
+    """
+    for cell in re.finditer(_QUOTED % (delimiter, delimiter), content):
+        if not cell[2] or (cell[3] and b"\n" in cell[1]):
+            return content.count(b"\n", 0, cell.start()) + 1
+    return 0
+
+
 def _is_lossy(text: pa.ChunkedArray, kind: pa.DataType) -> bool:
-    """Whether reading the text as a number drops a leading zero (007) or the digits of a long integer."""
+    """Whether a number would drop leading zeros (007), merge two ways of writing (0x10), or lose digits."""
     is_float = pa.types.is_floating(kind)
     if not (is_float or pa.types.is_integer(kind)):
         return False
-    pattern = r"^[+-]?(0\d+|\d{16,})$" if is_float else r"^[+-]?0\d+$"
+    pattern = f"{_ZEROS}|{_DIGITS}" if is_float else _ZEROS
     return bool(pc.any(pc.match_substring_regex(text, pattern)).as_py())

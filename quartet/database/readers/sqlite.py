@@ -67,7 +67,13 @@ def _undisturbed(path: Path) -> Iterator[str]:
     """
     wal, shm = (path.with_name(path.name + end) for end in ("-wal", "-shm"))
     with path.open("rb") as file:
-        is_write_ahead = file.read(20)[18:] == b"\x02\x02"
+        header = file.read(20)
+    is_write_ahead = header[18:] == b"\x02\x02"
+    page_size = {1: 65536}.get(size := int.from_bytes(header[16:18]), size)
+    if page_size and path.stat().st_size % page_size:
+        raise ResourceError(
+            "R02", f'"{path}" cannot be read: it ends in the middle of a page', "check that the file is whole"
+        )
     if not is_write_ahead or (wal.exists() and shm.exists()):
         yield f"{path.as_uri()}?mode=ro"
     elif wal.exists():
@@ -86,6 +92,9 @@ def _undisturbed(path: Path) -> Iterator[str]:
 class _SqliteEngine(Engine):
     def catalogue(self) -> tuple[Tables, list[Finding]]:
         self._check_schema(["main"])
+        # A table that breaks its own constraints is still whole; a page that is lost would read as no rows.
+        if self._rows("PRAGMA main.quick_check(1)")[0]["quick_check"].startswith("***"):
+            raise QueryError("database disk image is malformed", "check that the file is whole")
         listed = self._rows(
             "SELECT name, type FROM pragma_table_list "
             "WHERE schema = 'main' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY name"

@@ -6,6 +6,7 @@ from quartet.database.hashing import hash_rows, is_hashable, mix, salt_of
 from quartet.database.inference.evidence import Possible
 from quartet.database.inference.names import singular, split, word_set
 from quartet.database.keys import KeyColumn
+from quartet.database.plain_yaml import read_yaml
 from quartet.database.relations import Relation
 from quartet.database.schema import (
     COLUMN_KINDS,
@@ -16,7 +17,6 @@ from quartet.database.schema import (
     TableSchema,
     TimeColumn,
     quoted,
-    read_yaml,
 )
 from quartet.database.table import Table
 

@@ -13,8 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-import yaml
-
+from quartet.database.plain_yaml import read_yaml
 from quartet.errors import SchemaError, UsageError, did_you_mean
 
 Fact = Literal["pkey", "time_col", "available_at", "fkeys"]
@@ -168,22 +167,6 @@ class Schema:
             test_timestamp=other.test_timestamp or self.test_timestamp,
             on_dangling=other.on_dangling or self.on_dangling,
         )
-
-
-def read_yaml(path: Path) -> dict[str, Any]:
-    """Returns the plain mapping in a YAML file; tags that would build objects are refused."""
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise UsageError("C09", f'there is no file "{path}"', "check the path") from None
-    except OSError as error:
-        raise UsageError("C09", f'"{path}" cannot be read ({error.strerror})', "check the path") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        reason = " ".join(str(error).split())
-        raise UsageError("C04", f'"{path}" is not plain YAML: {reason}', "only plain YAML is read") from None
-    if not isinstance(content, dict):
-        raise UsageError("C04", f'"{path}" holds no mapping', 'start it with "tables:"')
-    return content
 
 
 _TIME_FIELDS = ("time_unit", "time_format", "timezone", "on_missing_time")

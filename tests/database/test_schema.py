@@ -21,6 +21,11 @@ def read(text: str, folder: Path) -> Schema:
     return Schema.read(file)
 
 
+ALIAS_BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"a{depth}: &a{depth} [{', '.join([f'*a{depth - 1}'] * 10)}]\n" for depth in range(1, 10)
+)
+
+
 # --- what the file says ---------------------------------------------------------------------------
 
 
@@ -135,6 +140,15 @@ def test_every_word_is_read(tmp_path: Path) -> None:
             'error[C04] "{file}" is not plain YAML: ',
         ),
         ("tables: {", 'error[C04] "{file}" is not plain YAML: '),
+        (
+            "tables: {}\ntables: {}",
+            'error[C04] "{file}" is not plain YAML: the key "tables" is given twice in ',
+        ),
+        ("tables: &a {b: *a}", 'error[C04] "{file}" is not plain YAML: an alias holds itself'),
+        (ALIAS_BOMB, 'error[C04] "{file}" is not plain YAML: there are more than 100,000 values'),
+        ("name: 2020-13-45", 'error[C04] "{file}" is not plain YAML: month must be in 1..12'),
+        ("name: !!bool x", 'error[C04] "{file}" is not plain YAML: '),
+        ("[" * 3000, 'error[C04] "{file}" is not plain YAML: '),
     ],
 )
 def test_a_file_that_cannot_be_meant(text: str, message: str, tmp_path: Path) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import astuple, dataclass
 from pathlib import Path
+from typing import ClassVar
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import pyarrow as pa
@@ -15,11 +17,11 @@ from numpy.typing import NDArray
 
 from quartet.causal import num_visible, visible
 from quartet.database import Database, KeyColumn, Table
-from quartet.errors import TaskError, TimeError, UsageError, did_you_mean
-from quartet.tasks.sandbox import run_task_sql, task_query
+from quartet.errors import TaskError, TimeError, UsageError, did_you_mean, examples
+from quartet.tasks.sandbox import TaskTables
 from quartet.tasks.spec import TaskSpec
 from quartet.tasks.splits import Split, Splits, forecast_times
-from quartet.times import NEVER, STATIC, to_arrow, to_utc
+from quartet.times import NEVER, STATIC, show_instant, to_arrow, to_utc
 
 
 @dataclass(frozen=True)
@@ -105,21 +107,21 @@ def forecast_labels(spec: TaskSpec, database: Database, splits: Splits, split: S
     """
     if database.span is None:
         raise TimeError("T10", f'task "{spec.name}" forecasts, but no table has a time column')
-    times = forecast_times(split, splits, spec.horizon, spec.num_eval_times, database.span)
+    times = forecast_times(split, splits, spec.horizon, spec.num_eval_times, database.span, spec.known_after)
     labels = labels_at(spec, database, times, None if split == "test" else splits.test)
     entity = database[spec.entity_table]
     rows = entity.key_map.rows([KeyColumn.of(labels[spec.entity_col], f"{spec.name}.{spec.entity_col}")])
     return labels.filter(pa.array((rows >= 0) & visible(entity.known_at[rows], splits.test)))
 
 
-def labels_at(spec: TaskSpec, database: Database, times: NDArray[np.int64], upto: int | None) -> pa.Table:
-    """Returns the rows of the task's SQL for some times over the database up to a time, in a fixed order."""
-    tables = {
-        name: table.data if upto is None else table.data.filter(pa.array(visible(table.known_at, upto)))
-        for name, table in database.tables.items()
-    }
-    labels = run_task_sql(spec.sql, tables, times, spec.horizon, f'task "{spec.name}"')
-    return _in_order(labels, spec, database)
+def labels_at(
+    spec: TaskSpec, database: Database, times: NDArray[np.int64], upto: int | None, gap: Gap | None = None
+) -> pa.Table:
+    """Returns the rows of the task's SQL for some times over the database up to a time, in a fixed order.
+
+    With a `gap`, rows of one table that became known in it are taken away.
+    """
+    return _in_order(_TimedTables.of(database).query(spec, times, upto, gap), spec, database, times)
 
 
 def closed_labels(spec: TaskSpec, database: Database, times: NDArray[np.int64]) -> pa.Table:
@@ -127,18 +129,56 @@ def closed_labels(spec: TaskSpec, database: Database, times: NDArray[np.int64]) 
 
     Whatever the SQL looks at, no label holds anything that came after the moment from which on it is shown.
     """
-    order = {name: np.argsort(table.known_at, kind="stable") for name, table in database.tables.items()}
-    known_at = {name: table.known_at[order[name]] for name, table in database.tables.items()}
-    data = {name: table.data.take(pa.array(order[name])) for name, table in database.tables.items()}
+    tables = _TimedTables.of(database)
+    parts = [tables.query(spec, times[:0], STATIC)]  # no rows, but the types of the columns
+    closing = zip(times, spec.known_at(times), strict=True)
+    parts += [tables.query(spec, np.array([time]), int(closed_at)) for time, closed_at in closing]
+    return pa.concat_tables([_in_order(labels, spec, database, times) for labels in parts])
 
-    def past(time: int) -> Mapping[str, pa.Table]:  # rows lie in the order of time: the past is a slice
-        return {name: rows.slice(0, int(num_visible(known_at[name], time))) for name, rows in data.items()}
 
-    with task_query(spec.sql, spec.horizon, f'task "{spec.name}"') as query:
-        parts = [query(past(STATIC), times[:0])]  # no rows, but the types of the columns
-        closing = zip(times, spec.known_at(times), strict=True)
-        parts += [query(past(closed_at), np.array([time])) for time, closed_at in closing]
-    return pa.concat_tables([_in_order(labels, spec, database) for labels in parts])
+@dataclass(frozen=True)
+class Gap:
+    """The rows of a table that became known after one time and up to another."""
+
+    table: str
+    after: int
+    upto: int
+
+
+class _TimedTables:
+    """The tables of a database as task SQL reads them: rows in the order of time, so that the past is a slice."""
+
+    _of: ClassVar[WeakKeyDictionary[Database, _TimedTables]] = WeakKeyDictionary()
+
+    @staticmethod
+    def of(database: Database) -> _TimedTables:
+        if database not in _TimedTables._of:
+            _TimedTables._of[database] = _TimedTables(database.tables)
+        return _TimedTables._of[database]
+
+    def __init__(self, tables: Mapping[str, Table]) -> None:
+        self.known_at = {name: np.sort(table.known_at) for name, table in tables.items()}
+
+        def in_order(name: str) -> pa.Table:
+            order, data = np.argsort(tables[name].known_at, kind="stable"), tables[name].data
+            return data if (order == np.arange(len(order))).all() else data.take(pa.array(order))
+
+        self.sandbox = TaskTables(tables, in_order)
+
+    def query(
+        self, spec: TaskSpec, times: NDArray[np.int64], upto: int | None, gap: Gap | None = None
+    ) -> pa.Table:
+        """Returns the rows of the task's SQL as they come (see `labels_at`)."""
+
+        def rows_of(name: str) -> list[tuple[int, int]]:
+            known_at = self.known_at[name]
+            end = len(known_at) if upto is None else int(num_visible(known_at, upto))
+            if gap is None or gap.table != name:
+                return [(0, end)]
+            first, last = (int(num_visible(known_at, time)) for time in (gap.after, gap.upto))
+            return [(0, min(first, end)), (min(last, end), end)]
+
+        return self.sandbox.query(spec.sql, times, spec.horizon, f'task "{spec.name}"', rows_of)
 
 
 def column_labels(spec: TaskSpec, database: Database) -> pa.Table:
@@ -168,8 +208,20 @@ def key_columns(table: Table) -> set[str]:
     return {*table.primary_key, *(column for fk in table.schema.foreign_keys for column in fk.columns)}
 
 
-def _in_order(labels: pa.Table, spec: TaskSpec, database: Database) -> pa.Table:
+def _in_order(
+    labels: pa.Table, spec: TaskSpec, database: Database, times: NDArray[np.int64]
+) -> pa.Table:
     columns = LabelColumns.of(spec, database[spec.entity_table])
     labels = columns.select(labels, f'the SQL of task "{spec.name}"')
     labels = labels.filter(pc.is_valid(labels[columns.entity]))
+    where = f'task "{spec.name}", column {columns.time}'
+    told = label_times(labels[columns.time], where)
+    strange = np.setdiff1d(told, times)
+    if len(strange):
+        raise TaskError(
+            "L22",
+            f"{where}: the SQL returns {np.isin(told, strange).sum():,} of {len(told):,} rows at times that are no "
+            f"prediction times {examples(map(show_instant, map(int, strange[:3])))}",
+            'return the asked time: SELECT t.timestamp AS ... FROM timestamps t JOIN ...',
+        )
     return labels.sort_by([(columns.time, "ascending"), (columns.entity, "ascending")])

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quartet.errors import TaskError
+from quartet.errors import SchemaError, TaskError
 from quartet.tasks import run_task_sql
+from quartet.tasks.sandbox import TaskTables, _Process
 from tests.strategies import examples
 
 DAY = 86_400 * 10**9
@@ -86,9 +87,63 @@ def test_statement_kinds_are_named() -> None:
         run("SELECT 1; SELECT 2")
 
 
-def test_runaway_query_is_stopped() -> None:
-    with pytest.raises(TaskError, match=r"ran for more than 0\.5 s and was stopped"):
-        run("SELECT COUNT(*) FROM range(100000000) a, range(100000000) b WHERE a.range + b.range = 7", 0.5)
+RUNAWAYS = {
+    "join": "SELECT COUNT(*) FROM range(100000000) a, range(100000000) b WHERE a.range + b.range = 7",
+    "levenshtein": "SELECT levenshtein(repeat('a', 300000), repeat('b', 300000))",
+    "list": f"SELECT 1 IN ({', '.join(map(str, range(300_000)))}, id) FROM orders",
+}
+
+
+@pytest.mark.parametrize("name", RUNAWAYS)
+def test_runaway_query_is_stopped(name: str) -> None:
+    with pytest.raises(TaskError, match=r"ran for more than 0\.3 s and was stopped"):
+        run(RUNAWAYS[name], 0.3)
+    assert run("SELECT COUNT(*) AS n FROM orders")["n"].to_pylist() == [3], "the next query has a new process"
+
+
+@pytest.mark.parametrize(
+    "sql", ["SELECT repeat('a', 900000000) AS x", "SELECT list(range) AS x FROM range(200000000)"]
+)
+def test_memory_has_an_end(sql: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("quartet.tasks.sandbox._MEMORY", 1 << 28)
+    monkeypatch.setattr("quartet.tasks.sandbox._Process.current", None)
+    with pytest.raises(TaskError) as caught:
+        run(sql)
+    assert caught.value.code == "L12"
+    _Process.running().end()
+
+
+def test_the_prediction_times_have_a_name_of_their_own() -> None:
+    """A table of the same name would take their place, and every split would have the same rows."""
+    for name in ("timestamps", "Timestamps"):
+        tables = {name: pa.table({"timestamp": [1, 2]})}
+        with pytest.raises(
+            SchemaError, match=r'S15.* "timestamps", but the database has a table of that name'
+        ):
+            run_task_sql("SELECT * FROM timestamps", tables, TIMES, DAY, "task")
+
+
+def test_sql_runs_in_utc(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "America/New_York")
+    found = run("SELECT current_setting('TimeZone') AS zone, TIMESTAMPTZ '2024-01-01 00:00:00' AS at")
+    assert (found["zone"][0].as_py(), found["at"].cast(pa.int64())[0].as_py()) == (
+        "UTC",
+        1_704_067_200_000_000,
+    )
+
+
+def test_a_query_sees_the_rows_it_names_of_tables_that_are_sent_once() -> None:
+    made: list[str] = []
+
+    def orders(name: str) -> pa.Table:
+        made.append(name)
+        return TABLES[name]
+
+    tables = TaskTables(["orders", "unused"], orders)
+    for ranges, ids in (([(0, 2)], [1, 2]), ([(0, 1), (2, 3)], [1, 3]), ([], []), ([(1, 3)], [2, 3])):
+        found = tables.query("SELECT id FROM orders", TIMES, DAY, "task", lambda _, ranges=ranges: ranges)
+        assert found["id"].to_pylist() == ids
+    assert made == ["orders"]
 
 
 def test_tables_are_not_changed_by_a_query() -> None:

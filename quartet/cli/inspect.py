@@ -22,6 +22,7 @@ def inspect(
     """Show the tables, keys, links, times and problems of a database, and what was inferred."""
     database = open_database(source, schema)
     from quartet.cli.views.database import database_view
+    from quartet.database import hide_passwords
     from quartet.drawing import console, say
     from quartet.features import describe, schema_yaml
 
@@ -34,7 +35,8 @@ def inspect(
     if write_schema is not None:
         write_schema.parent.mkdir(parents=True, exist_ok=True)
         write_schema.write_text(schema_yaml(database), encoding="utf-8")
-        say(f"Wrote {write_schema}. Correct it, then: quartet inspect {source} --schema {write_schema}")
+        where = f"{hide_passwords(source)} --schema {write_schema}"
+        say(f"Wrote {write_schema}. Correct it, then: quartet inspect {where}")
     if draw is not None:
         from quartet.drawing import schema_svg
 

@@ -56,6 +56,7 @@ def train(
     - Then `quartet evaluate runs/latest` measures it, `quartet predict runs/latest SRC` uses it.
     """
     from quartet.config import changes_from_text
+    from quartet.database import hide_passwords
     from quartet.drawing import is_quiet, say
     from quartet.errors import Stopped
     from quartet.runs import JsonTraining, TrainingView, fit
@@ -72,7 +73,7 @@ def train(
                 threads=threads, **settings,
             )  # fmt: skip
         except Stopped as stopped:
-            again = [source, task, *(["--schema", str(schema)] if schema else [])]
+            again = [hide_passwords(source), task, *(["--schema", str(schema)] if schema else [])]
             again += ["--resume", str(stopped.folder)]
             say(f"Stopped. Go on with: quartet train {shlex.join(again)}")
             raise typer.Exit(stopped.exit_code) from None

@@ -52,6 +52,7 @@ def tune(
     - Then `quartet train demo plane-idle --preset studies/plane-idle-quartet.toml` trains it.
     """
     from quartet.config import changes_from_text
+    from quartet.database import hide_passwords
     from quartet.drawing import say
     from quartet.errors import DataError, UsageError
     from quartet.machine import usable_cores
@@ -85,7 +86,13 @@ def tune(
     if len(done) < sum(search.allowed):
         say(f"The budget of {budget} is over. The same command goes on.")
     if done:
-        where = [source, task, *(["--schema", str(schema)] if schema else []), "--preset", str(path)]
+        where = [
+            hide_passwords(source),
+            task,
+            *(["--schema", str(schema)] if schema else []),
+            "--preset",
+            str(path),
+        ]
         say(f"Train it: quartet train {shlex.join(where)}")
 
 

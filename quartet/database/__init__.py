@@ -2,11 +2,12 @@
 
 from quartet.database.columns import canonical, is_plain
 from quartet.database.database import Database
-from quartet.database.hashing import hash_rows, is_hashable, mix, salt_of
+from quartet.database.hashing import digest_column, hash_rows, is_hashable, mix, salt_of
 from quartet.database.inference.evidence import Possible
 from quartet.database.inference.names import singular, split, word_set
 from quartet.database.keys import KeyColumn
 from quartet.database.plain_yaml import read_yaml
+from quartet.database.readers.address import hide_passwords
 from quartet.database.relations import Relation
 from quartet.database.schema import (
     COLUMN_KINDS,
@@ -34,7 +35,9 @@ __all__ = [
     "TableSchema",
     "TimeColumn",
     "canonical",
+    "digest_column",
     "hash_rows",
+    "hide_passwords",
     "is_hashable",
     "is_plain",
     "mix",

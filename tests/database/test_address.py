@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from quartet.database.readers.address import parse_address
+from quartet.database.readers.read import read_source
 from quartet.database.readers.sql import read_sql
 from quartet.errors import QuartetError, ResourceError, UsageError
 
@@ -18,7 +19,7 @@ def test_servers(scheme: str) -> None:
     address = parse_address(f"{scheme}://ana:p%40ss@db.org:5433/shop%20x?schema=sales&sslmode=require")
     assert address.kind == "postgresql"
     assert address.schema == "sales"
-    assert address.location == "postgresql://ana:***@db.org:5433/shop%20x?schema=sales"
+    assert address.location == "postgresql://ana:***@db.org:5433/shop%20x?schema=sales&sslmode=require"
     assert address.connection == {
         "user": "ana", "password": "p@ss", "host": "db.org", "port": "5433", "dbname": "shop x", "sslmode": "require"
     }  # fmt: skip
@@ -34,7 +35,7 @@ def test_servers(scheme: str) -> None:
         ),
         (
             "postgresql:///shop?host=/run/pg&user=ana&password=hu%26+sh",
-            "postgresql://ana:***@/shop?schema=public",
+            "postgresql://ana:***@/shop?schema=public&host=/run/pg",
             {"dbname": "shop", "host": "/run/pg", "user": "ana", "password": "hu&+sh"},
         ),
         (
@@ -90,12 +91,19 @@ def test_a_url_that_may_be_misread_is_refused_unshown(url: str) -> None:
         f"postgresql://ana:{SECRET}@host.invalid/shop",
         f"postgresql://ana:{SECRET}@127.0.0.1:1/shop?sslmode={SECRET}",
         f"postgresql://ana:{SECRET}@127.0.0.1:1/shop?no_such_word=1",
+        f"postgresql://ana@127.0.0.1:1/shop?pwd={SECRET}",
         f"postgresq://ana:{SECRET}@127.0.0.1:1/shop",
+        f"postgresql:/ana:{SECRET}@127.0.0.1:1/shop",
+        f"ana:{SECRET}@127.0.0.1:1/shop",
+        f"postgresql://ana:{SECRET}@127.0.0.1:1/{'shop' * 1000}",
+        f"postgresql:/ana:{SECRET}@127.0.0.1:1/{'shop' * 1000}",
+        f"sqlite://ana:{SECRET}@shop.db",
+        f"sqlite:///shop.db?password={SECRET}",
     ],
 )
 def test_no_error_shows_the_password(url: str) -> None:
     with pytest.raises(QuartetError) as caught:
-        read_sql(url)
+        read_source(url)
     assert SECRET not in _everything(caught.value)
     if "//ana" in url and url.startswith("postgresql"):
         assert SECRET not in repr(parse_address(url))
@@ -109,6 +117,21 @@ def _everything(error: QuartetError) -> str:
         words.append(repr(before))
         before = before.__context__
     return " ".join(words)
+
+
+@pytest.mark.parametrize("url", ["//ana:***@db.org/shop", "//ana@db.org/shop?password=***&sslpassword=***"])
+def test_a_hidden_password_is_none(url: str) -> None:
+    address = parse_address(f"postgresql:{url}")
+    assert address.connection == {"user": "ana", "host": "db.org", "dbname": "shop"}
+    stars = parse_address("postgresql://ana:%2A%2A%2A@db.org/shop?application_name=a%26b")
+    assert stars.connection["password"] == "***"
+    again = parse_address(stars.location)
+    assert (
+        again.location
+        == stars.location
+        == "postgresql://ana:***@db.org/shop?schema=public&application_name=a%26b"
+    )
+    assert {**again.connection, "password": "***"} == stars.connection
 
 
 def test_nobody_listens() -> None:
@@ -125,7 +148,7 @@ def test_unknown_word_for_libpq() -> None:
     with pytest.raises(UsageError) as caught:
         read_sql("postgresql://127.0.0.1:1/shop?no_such_word=1")
     assert str(caught.value) == (
-        'error[C01] no connection to "postgresql://127.0.0.1:1/shop?schema=public": '
+        'error[C01] no connection to "postgresql://127.0.0.1:1/shop?schema=public&no_such_word=1": '
         'invalid connection option "no_such_word". Fix: correct the name in the URL'
     )
 

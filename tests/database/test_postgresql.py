@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import date, datetime, time
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -13,7 +14,7 @@ from quartet.database import Database, ForeignKey
 from quartet.database.readers.address import parse_address
 from quartet.database.readers.postgresql import open_postgresql
 from quartet.database.readers.sql import read_sql
-from quartet.errors import QuartetError, ResourceError, UsageError
+from quartet.errors import QuartetError, ResourceError, SchemaError, UsageError
 from quartet.findings import counted
 from tests.postgres import ENCODED_PASSWORD, PASSWORD, USER, NewDatabase, new_database  # noqa: F401
 
@@ -171,8 +172,10 @@ def test_schemas_and_links_between_them(url: str) -> None:
     assert public.schema.tables["visits"].foreign_keys == ()
     assert shop.schema.tables["countries"].foreign_keys == (ForeignKey(("same",), "countries"),)
     assert [str(finding) for finding in public.findings + shop.findings] == [
+        'note[S19] tables of other schemas are not read: "shop". Fix: to read one, add ?schema=shop to the URL',
         "warning[S09] visits.customer: the foreign key leads into another schema "
         '("shop"."customers"); it is left out',
+        'note[S19] tables of other schemas are not read: "public". Fix: to read one, add ?schema=public to the URL',
         "warning[S09] customers.country: the foreign key leads into another schema "
         '("public"."countries"); it is left out',
     ]
@@ -189,6 +192,17 @@ def test_unknown_schema_lists_those_there_are(url: str) -> None:
         read_sql(f"{url}?schema=shp")
     with pytest.raises(UsageError, match=r'\(there are: "public", "shop"\)'):
         read_sql(f"{url}?schema=zzzzzz")
+
+
+def test_an_empty_schema_names_the_others(url: str) -> None:
+    execute(url, "CREATE SCHEMA shop", "CREATE SCHEMA empty", "CREATE TABLE shop.t (id int PRIMARY KEY)")
+    with pytest.raises(SchemaError) as caught:
+        read_sql(url)
+    assert str(caught.value) == (
+        f'error[S01] no tables found in "{parse_address(url).location}" '
+        '(tables of other schemas are not read: "shop"). '
+        "Fix: to read one, add ?schema=shop to the URL"
+    )
 
 
 def test_every_row_is_read_once(url: str) -> None:
@@ -328,10 +342,33 @@ def test_wrong_password(url: str) -> None:
     )
 
 
-def test_no_password(url: str) -> None:
-    error = refusal(url.replace(f":{ENCODED_PASSWORD}", ""))
-    assert isinstance(error, UsageError)
-    assert error.code == "C13"
+def test_no_password(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin.isatty", lambda: False)
+    for hidden in ("", ":***"):
+        error = refusal(url.replace(f":{ENCODED_PASSWORD}", hidden))
+        assert isinstance(error, UsageError)
+        assert error.code == "C13"
+        assert error.fix == "give the password in the variable PGPASSWORD, in the file .pgpass, or in the URL"
+
+
+@pytest.mark.parametrize("place", ["PGPASSWORD", "PGPASSFILE", "terminal"])
+def test_a_stored_location_is_opened_again(
+    url: str, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    execute(url, "CREATE TABLE t (id int PRIMARY KEY)")
+    location = read_sql(f"{url}?sslmode=prefer").location
+    assert location == f"{url.replace(ENCODED_PASSWORD, '***')}?schema=public&sslmode=prefer"
+    if place == "PGPASSWORD":
+        monkeypatch.setenv(place, PASSWORD)
+    elif place == "PGPASSFILE":
+        (tmp_path / "pgpass").touch(0o600)
+        (tmp_path / "pgpass").write_text("*:*:*:*:" + PASSWORD.replace(":", "\\:"))
+        monkeypatch.setenv(place, str(tmp_path / "pgpass"))
+    else:
+        monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+        monkeypatch.setattr("quartet.database.readers.postgresql.getpass", lambda _: PASSWORD)
+    again = read_sql(location)
+    assert (list(again.tables), again.location) == (["t"], location)
 
 
 def test_unknown_database(url: str) -> None:

@@ -4,20 +4,23 @@
     postgresql://user:password@host:port/database?schema=shop
 
 `schema` is our own parameter (default: `public` in PostgreSQL, `main` in the others). Any other parameter
-after the question mark is for libpq.
+after the question mark is for libpq. A password is never shown or stored: `***` stands in its place, and means that
+it is found elsewhere, in the variable PGPASSWORD, in the file .pgpass, or by asking.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from quartet.errors import UsageError, did_you_mean
 
 _TITLES = {"sqlite": "an SQLite", "postgresql": "a PostgreSQL", "duckdb": "a DuckDB"}
-SECRETS = ("password", "sslpassword")
+_HIDDEN = "***"
+_SECRET_WORD = r"\w*(?:pass(?!file)|pw|secret|token)\w*"
 
 
 @dataclass(frozen=True)
@@ -29,6 +32,19 @@ class Address:
     schema: str
     path: Path = Path()
     connection: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    @property
+    def secrets(self) -> list[str]:
+        """What no message may show."""
+        return [
+            value for word, value in self.connection.items() if re.fullmatch(_SECRET_WORD, word) and value
+        ]
+
+
+def hide_passwords(source: str) -> str:
+    """Returns a source without its passwords, wherever in a URL they are, also in one that is malformed."""
+    text = re.sub(r"^((?:[\w+]+:/+)?+[^:/@]*):.*@", rf"\1:{_HIDDEN}@", source, flags=re.DOTALL)
+    return re.sub(rf"(?i)([?&]{_SECRET_WORD}=)[^&]*", rf"\1{_HIDDEN}", text)
 
 
 def kind_of_file(path: Path) -> str | None:
@@ -75,13 +91,14 @@ def _file_address(kind: str, rest: str, url: str) -> Address:
     if not name.startswith("/") or name == "/":
         raise UsageError(
             "C13",
-            f'"{url}" names no file',
+            f'"{hide_passwords(url)}" names no file',
             f"write {kind}:///relative/path or {kind}:////absolute/path, with three or four slashes",
         )
     parameters = dict(parse_qsl(query, keep_blank_values=True))
     schema = parameters.pop("schema", "main")
     for word in parameters:
-        raise UsageError("C01", f'"{url}": unknown parameter "{word}"' + did_you_mean(word, ["schema"]))
+        text = f'"{hide_passwords(url)}": unknown parameter "{word}"'
+        raise UsageError("C01", text + did_you_mean(word, ["schema"]))
     path = _existing(Path(name[1:]))
     # A file without a byte is an SQLite database without a table.
     if kind_of_file(path) != kind and not (kind == "sqlite" and path.stat().st_size == 0):
@@ -108,18 +125,21 @@ def _server_address(rest: str) -> Address:
     pairs = [pair.partition("=") for pair in parts.query.split("&")] if parts.query else []
     if not all(word.isidentifier() and equals for word, equals, _ in pairs):
         raise malformed
-    parameters = {word: unquote(value) for word, _, value in pairs}
+    parameters = {word: unquote(value) for word, _, value in pairs if value != _HIDDEN}
     schema = parameters.pop("schema", "public")
     named = {
         "user": unquote(parts.username or ""),
-        "password": unquote(parts.password or ""),
+        "password": unquote(parts.password or "") if parts.password != _HIDDEN else "",
         "host": unquote(parts.hostname or ""),
         "port": str(port or ""),
         "dbname": unquote(parts.path[1:]),
     }
     connection = {**{word: value for word, value in named.items() if value}, **parameters}
     user = quote(connection.get("user", ""), safe="")
-    secret = ":***" if any(word in connection for word in SECRETS) else ""
+    secret = f":{_HIDDEN}" if parts.password or "password" in parameters else ""
     host = parts.netloc.rpartition("@")[2]
     location = f"postgresql://{user}{secret}{'@' if user or secret else ''}{host}{parts.path}"
-    return Address("postgresql", f"{location}?schema={quote(schema)}", schema, connection=connection)
+    address = Address("postgresql", location, schema, connection=connection)
+    others = {word: value for word, value in parameters.items() if word not in ("user", "password")}
+    shown = [f"{word}={quote(value)}" for word, value in others.items() if value not in address.secrets]
+    return replace(address, location=hide_passwords("&".join([f"{location}?schema={quote(schema)}", *shown])))

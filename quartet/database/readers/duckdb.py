@@ -39,6 +39,7 @@ FROM duckdb_constraints() {_HERE} AND constraint_type IN ('PRIMARY KEY', 'FOREIG
 """
 _VIEWS = f"SELECT view_name AS name FROM duckdb_views() {_HERE} AND NOT internal ORDER BY view_name"
 _SCHEMAS = "SELECT schema_name AS name FROM duckdb_schemas() WHERE NOT internal"
+_FILLED_SCHEMAS = "SELECT DISTINCT schema_name AS name FROM duckdb_tables() WHERE NOT internal ORDER BY name"
 
 
 @contextmanager
@@ -70,6 +71,9 @@ class _DuckdbEngine(Engine):
             self._rows(sql.format(schema=literal(self._schema))) for sql in (_COLUMNS, _KEYS, _VIEWS)
         )
         return declared_tables(columns, keys), self._left_out("views", [row["name"] for row in views])
+
+    def schemas(self) -> list[str]:
+        return [row["name"] for row in self._rows(_FILLED_SCHEMAS)]
 
     def read(self, table: DeclaredTable, keys: frozenset[str]) -> tuple[pa.Table, list[Finding]]:
         source = f"{quote(self._schema)}.{quote(table.name)}"

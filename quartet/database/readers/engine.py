@@ -69,6 +69,10 @@ class Engine(ABC):
     def query(self, sql: str) -> pa.Table:
         """Returns the rows of a query, or raises a `QueryError`."""
 
+    def schemas(self) -> list[str]:
+        """Returns the schemas that hold tables, where a database has several."""
+        return []
+
     def _rows(self, sql: str) -> Rows:
         rows: Rows = self.query(sql).to_pylist()
         return rows

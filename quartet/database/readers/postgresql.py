@@ -8,13 +8,16 @@ key leads into another schema of the search path.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
+from dataclasses import replace
+from getpass import getpass
 from typing import Any
 
 import pyarrow as pa
 
-from quartet.database.readers.address import SECRETS, Address
+from quartet.database.readers.address import Address
 from quartet.database.readers.engine import (
     DeclaredTable,
     Engine,
@@ -36,6 +39,7 @@ _TEXT = frozenset(
     ["bpchar", "uuid", "enum", "json", "jsonb", "xml", "inet", "cidr", "macaddr", "macaddr8", "citext"]
 )
 _TIMES = frozenset(["timestamp", "timestamptz", "date"])
+_NO_PASSWORD = "no password supplied"  # in the words of libpq
 # Text and names come out in one form, and rows in one order, whatever the server's settings.
 _SETTINGS = {
     "search_path": "pg_catalog",
@@ -56,6 +60,10 @@ SELECT relname::text AS name, relkind::text AS kind,
 FROM pg_class c
 WHERE relnamespace = {schema}::regnamespace AND relkind IN ('r', 'p', 'v', 'm', 'f') AND NOT relispartition
 ORDER BY relname
+"""
+_FILLED_SCHEMAS = """
+SELECT DISTINCT nspname::text AS name FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace
+WHERE relkind IN ('r', 'p') AND nspname !~ '^pg_' AND nspname <> 'information_schema' ORDER BY name
 """
 # Domains give way to the type beneath, however deep.
 _COLUMNS = """
@@ -96,28 +104,41 @@ WHERE c.relnamespace = {schema}::regnamespace AND k.contype IN ('p', 'f') AND k.
 
 @contextmanager
 def open_postgresql(address: Address) -> Iterator[Engine]:
-    """Opens a database in one read-only transaction that sees one moment of it."""
+    """Opens a database in one read-only transaction that sees one moment of it.
+
+    libpq itself looks for a password that is not given, in PGPASSWORD and .pgpass; then a person is asked for it.
+    """
+    connection, failure = _connect(address.connection)
+    if _NO_PASSWORD in failure and sys.stdin.isatty():
+        password = getpass(f"Password for {address.location}: ")
+        address = replace(address, connection={**address.connection, "password": password})
+        connection, failure = _connect(address.connection)
+    # Raised here and not in the handler: the driver's own words must not hang on to the error.
+    if connection is None:
+        raise _no_connection(_without(address.secrets, failure), address)
+    with closing(connection):
+        yield _PostgresqlEngine(connection, address.schema, address.location, address.secrets)
+
+
+def _connect(words: Mapping[str, str]) -> tuple[Any, str]:
+    """Returns a connection, or None and the reason."""
     dbapi = driver("adbc_driver_postgresql.dbapi", "adbc-driver-postgresql")
-    secrets = [address.connection[word] for word in SECRETS if address.connection.get(word)]
-    words = {"connect_timeout": "5", **address.connection, "client_encoding": "UTF8"}
+    words = {"connect_timeout": "5", **words, "client_encoding": "UTF8"}
     escaped = {word: value.replace("\\", "\\\\").replace("'", "\\'") for word, value in words.items()}
-    failure = ""
     try:
         text = " ".join(f"{word}='{value}'" for word, value in escaped.items())
-        connection = dbapi.connect(text, autocommit=True)
+        return dbapi.connect(text, autocommit=True), ""
     except driver_errors() as error:
-        failure = _without(secrets, reason_of(error))
-    # Raised here and not in the handler: the driver's own words must not hang on to the error.
-    if failure:
-        raise _no_connection(failure, address)
-    with closing(connection):
-        yield _PostgresqlEngine(connection, address.schema, address.location, secrets)
+        return None, reason_of(error)
 
 
 def _no_connection(reason: str, address: Address) -> QuartetError:
     what = f'no connection to "{address.location}": {reason}'
     if "invalid connection option" in reason or re.search(r'database ".*" does not exist', reason):
         return UsageError("C01", what, "correct the name in the URL")
+    if _NO_PASSWORD in reason:
+        fix = "give the password in the variable PGPASSWORD, in the file .pgpass, or in the URL"
+        return UsageError("C13", what, fix)
     if re.search(r"authentication failed|password|role .* does not exist", reason):
         return UsageError("C13", what, "correct the user and the password in the URL")
     host, port = (address.connection.get("host", "the default host"), address.connection.get("port", "5432"))
@@ -155,6 +176,9 @@ class _PostgresqlEngine(Engine):
         readable = [row["name"] for row in relations if row["kind"] in "rp" and row["is_readable"]]
         findings = self._findings(relations, tables)
         return {name: tables[name] for name in readable if name in tables}, findings
+
+    def schemas(self) -> list[str]:
+        return [row["name"] for row in self._rows(_FILLED_SCHEMAS)]
 
     def _findings(self, relations: Rows, tables: Tables) -> list[Finding]:
         def named(kinds: str) -> list[str]:

@@ -7,6 +7,7 @@ from importlib import import_module
 from os import PathLike
 from pathlib import Path
 
+from quartet.database.readers.address import hide_passwords
 from quartet.database.source import Source
 from quartet.errors import UsageError, did_you_mean
 
@@ -31,7 +32,8 @@ def read_source(source: object) -> Source:
         return _read(text, path)
     except OSError as error:  # no permission, or a text that is no path at all
         reason = error.strerror or error
-        raise UsageError("C09", f'"{text[:200]}" cannot be read ({reason})', "check the path") from None
+        shown = hide_passwords(text)[:200]
+        raise UsageError("C09", f'"{shown}" cannot be read ({reason})', "check the path") from None
 
 
 def _read(text: str, path: Path) -> Source:
@@ -42,6 +44,11 @@ def _read(text: str, path: Path) -> Source:
     if text == "demo":
         # By name: the demo makes its labels with `tasks`, which stands above this room.
         path = import_module("quartet.demo").demo_folder()
+    if "://" in text:
+        return read_sql(text)
+    if hide_passwords(text) != text and not path.exists():
+        fix = "write postgresql://user:password@host/database"
+        raise UsageError("C13", f'"{hide_passwords(text)}" is neither a path nor a database URL', fix)
     if path.is_dir():
         return read_relbench(path) if is_relbench(path) else read_folder(path)
     if is_sql(text):

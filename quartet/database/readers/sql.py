@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from quartet.database.readers.address import kind_of_file, parse_address
 from quartet.database.readers.duckdb import open_duckdb
-from quartet.database.readers.engine import DeclaredTable, Engine, Link, QueryError, Tables
+from quartet.database.readers.engine import DeclaredTable, Engine, Link, QueryError, Tables, quote
 from quartet.database.readers.postgresql import open_postgresql
 from quartet.database.readers.sqlite import open_sqlite
 from quartet.database.schema import Fact, ForeignKey, Schema, TableSchema
@@ -37,9 +37,15 @@ def read_sql(url: str) -> Source:
 
 def _read_all(engine: Engine, location: str, schema_name: str) -> Source:
     declared, findings = engine.catalogue()
+    others = [name for name in engine.schemas() if name != schema_name]
+    if others:
+        text = f"tables of other schemas are not read: {', '.join(map(quote, others))}"
+        findings.append(
+            note("S19", schema_name, text, len(others), f"to read one, add ?schema={others[0]} to the URL")
+        )
     if not declared:
         besides = "".join(f" ({finding.message})" for finding in findings)
-        fix = "give a folder of .parquet/.csv or a database URL"
+        fix = findings[-1].fix if others else "give a folder of .parquet/.csv or a database URL"
         raise SchemaError("S01", f'no tables found in "{location}"{besides}', fix)
     schema, noticed = _declared_schema(declared, schema_name)
     findings += noticed

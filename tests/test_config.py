@@ -103,6 +103,7 @@ def test_a_bad_value_is_refused_with_the_field_and_its_own_fix(name: str) -> Non
     [
         ({"epoch": 3}, 'C01] unknown field "epoch" of a recipe'),
         ({"epochs": 0}, "C02] epochs is 0. Fix: give a whole number from 1"),
+        ({"first_fanout": None}, "C02] first_fanout is None. Fix: give a whole number from 1"),
         ({"learning_rate": 0.0}, "C02] learning_rate is 0.0. Fix: give a number above 0"),
         ({"weight_decay": -1.0}, "C02] weight_decay is -1.0"),
         ({"dropout": 1.0}, "C02] dropout is 1.0. Fix: give a number from 0 to below 1"),

@@ -14,7 +14,7 @@ from quartet.contexts.chunk import Chunk
 from quartet.contexts.draws import below, draw, member
 from quartet.contexts.local import LocalRows, fill_equal_counts, induce_edges, shorten_hops
 from quartet.contexts.nodes import find_or_add, node_table
-from quartet.graph import visible_end, visible_range
+from quartet.graph import seed_entries, visible_range
 from quartet.machine import compiled
 
 FIRST_CAP = 5_000
@@ -24,20 +24,21 @@ SECOND_CAP = 1_000
 def bfs_local(seeds: Chunk, rows: LocalRows) -> None:
     """Samples the local context of each seed among its neighbours and theirs."""
     budget = seeds.config.local_budget
-    _bfs_many(seeds.graph.arrays, seeds.node, seeds.last_rank, seeds.keys("bfs"), budget, rows)
+    _bfs_many(seeds.graph.arrays, seeds.node, seeds.time, seeds.last_rank, seeds.keys("bfs"), budget, rows)
 
 
 @compiled
-def _bfs_many(graph: Any, nodes: Any, last_ranks: Any, keys: Any, budget: Any, rows: Any) -> None:
+def _bfs_many(graph: Any, nodes: Any, times: Any, last_ranks: Any, keys: Any, budget: Any, rows: Any) -> None:
     node, hop, counts, edge, num_rows, num_edges, _ = rows
     room = 1 << 12
     table, ids, order, place_of = _space(room)
     for seed in range(len(nodes)):
-        needed = _most_in_pool(graph, nodes[seed], last_ranks[seed])
+        own = seed_entries(graph, nodes[seed], times[seed], last_ranks[seed])
+        needed = most_in_pool(graph, own, last_ranks[seed], keys[seed])
         if needed > room:
             room = needed
             table, ids, order, place_of = _space(room)
-        num_first, num = _pool(graph, nodes[seed], last_ranks[seed], keys[seed], seed, table, ids)
+        num_first, num = _pool(graph, nodes[seed], own, last_ranks[seed], keys[seed], seed, table, ids)
         place_of[:num] = -1
         place_of[0] = 0
         count = min(num - 1, budget - 1)
@@ -61,30 +62,26 @@ def _space(room: Any) -> Any:
 
 
 @compiled
-def _most_in_pool(graph: Any, seed_node: Any, last_rank: Any) -> Any:
-    """Returns how many entries lie within two hops, repetitions included, the seed counted."""
-    indptr, entries = graph.indptr, graph.entries
-    begin, total = visible_range(graph, seed_node, last_rank)
-    if total > FIRST_CAP:
-        return 1 + FIRST_CAP * (1 + SECOND_CAP)
-    most = 1 + total
-    for entry in range(begin, begin + total):
-        middle = entries[entry] & 0xFFFFFFFF
-        first = indptr[middle]
-        most += min(visible_end(entries, first, indptr[middle + 1], last_rank) - first, SECOND_CAP)
+def most_in_pool(graph: Any, own: Any, last_rank: Any, key: Any) -> Any:
+    """Returns how many entries are looked at within two hops, repetitions included, the seed counted."""
+    num_first = min(len(own), FIRST_CAP)
+    most = 1 + num_first
+    for place in range(num_first):
+        middle = own[member(key, 1 << 32, place, len(own), FIRST_CAP)] & 0xFFFFFFFF
+        most += min(visible_range(graph, middle, last_rank)[1], SECOND_CAP)
     return most
 
 
 @compiled
-def _pool(graph: Any, seed_node: Any, last_rank: Any, key: Any, mark: Any, table: Any, ids: Any) -> Any:
+def _pool(
+    graph: Any, seed_node: Any, own: Any, last_rank: Any, key: Any, mark: Any, table: Any, ids: Any
+) -> Any:
     """Numbers the seed 0, then its first neighbours, then theirs; returns where each kind ends."""
     entries = graph.entries
     find_or_add(seed_node, 0, mark, table)
     ids[0], num = seed_node, 1
-    begin, total = visible_range(graph, seed_node, last_rank)
-    for place in range(min(total, FIRST_CAP)):
-        entry = begin + member(key, 1 << 32, place, total, FIRST_CAP)
-        ids[num] = entries[entry] & 0xFFFFFFFF
+    for place in range(min(len(own), FIRST_CAP)):
+        ids[num] = own[member(key, 1 << 32, place, len(own), FIRST_CAP)] & 0xFFFFFFFF
         num += find_or_add(ids[num], num, mark, table) == num
     num_first = num - 1
     for first in range(1, num_first + 1):

@@ -20,7 +20,7 @@ from quartet.contexts.chunk import Chunk, Sampler, packed
 from quartet.contexts.context import Arrays, starts
 from quartet.contexts.draws import below, choose, draw
 from quartet.contexts.nodes import find_or_add, node_table, rank_by_count
-from quartet.graph import TemporalGraph, has_parent, parent_slots, table_of, visible_range
+from quartet.graph import TemporalGraph, has_parent, parent_slots, seed_entries, table_of, visible_range
 from quartet.machine import compiled
 
 
@@ -50,7 +50,7 @@ def collab_sampler(_: TemporalGraph, config: SamplingConfig) -> Sampler:
     def sample(seeds: Chunk, _: Arrays) -> Arrays:
         node, count = np.empty((len(seeds), settings.budget), np.int32), np.zeros(len(seeds), np.int64)
         keys = seeds.keys(f"collab{settings.hops}")
-        _probe_many(seeds.graph.arrays, seeds.node, seeds.last_rank, keys, settings, node, count)
+        _probe_many(seeds.graph.arrays, seeds.node, seeds.time, seeds.last_rank, keys, settings, node, count)
         return {"collab_start": starts(count), "collab_node": packed(node, count)}
 
     return sample
@@ -58,7 +58,7 @@ def collab_sampler(_: TemporalGraph, config: SamplingConfig) -> Sampler:
 
 @compiled
 def _probe_many(
-    graph: Any, nodes: Any, last_ranks: Any, keys: Any, settings: Any, node: Any, count: Any
+    graph: Any, nodes: Any, times: Any, last_ranks: Any, keys: Any, settings: Any, node: Any, count: Any
 ) -> None:
     most = settings.first_fanout * settings.second_fanout + 1
     if settings.hops == 4:
@@ -66,10 +66,11 @@ def _probe_many(
     space = collab_space(settings, most)
     ranked, starts = np.empty(settings.budget, np.int32), np.empty(most + 1, np.int64)
     for seed in range(len(nodes)):
+        own = seed_entries(graph, nodes[seed], times[seed], last_ranks[seed])
         if settings.hops == 2:
-            num = two_hops(graph, nodes[seed], last_ranks[seed], keys[seed], settings, seed, space)
+            num = two_hops(graph, nodes[seed], own, last_ranks[seed], keys[seed], settings, seed, space)
         else:
-            num = _four_hops(graph, nodes[seed], last_ranks[seed], keys[seed], settings, seed, space)
+            num = _four_hops(graph, nodes[seed], own, last_ranks[seed], keys[seed], settings, seed, space)
         count[seed] = rank_by_count(space.hits, num, settings.budget, ranked, starts)
         for place in range(count[seed]):
             node[seed, place] = space.ids[ranked[place]]
@@ -89,14 +90,13 @@ def collab_space(settings: Any, most: Any) -> Any:
 
 @compiled
 def two_hops(
-    graph: Any, seed_node: Any, last_rank: Any, key: Any, settings: Any, mark: Any, space: Any
+    graph: Any, seed_node: Any, own: Any, last_rank: Any, key: Any, settings: Any, mark: Any, space: Any
 ) -> Any:
     """Counts the hits of the two-hop probe; returns one more than there are look-alikes."""
-    begin, total = visible_range(graph, seed_node, last_rank)
-    num_near = choose(key, 0, total, settings.first_fanout, space.near)
+    num_near = choose(key, 0, len(own), settings.first_fanout, space.near)
     count, num = settings.first_fanout, 1
     for place in range(num_near):
-        middle = graph.entries[begin + space.near[place]] & 0xFFFFFFFF
+        middle = own[space.near[place]] & 0xFFFFFFFF
         first, width = visible_range(graph, middle, last_rank)
         num_far = choose(key, count, width, settings.second_fanout, space.far)
         count += settings.second_fanout
@@ -115,17 +115,18 @@ def two_hops(
 
 @compiled
 def _four_hops(
-    graph: Any, seed_node: Any, last_rank: Any, key: Any, settings: Any, mark: Any, space: Any
+    graph: Any, seed_node: Any, own: Any, last_rank: Any, key: Any, settings: Any, mark: Any, space: Any
 ) -> Any:
     """Counts the hits of the four-hop probe; returns one more than there are look-alikes."""
-    own = table_of(graph, seed_node)
-    begin, total = visible_range(graph, seed_node, last_rank)
-    num_near = choose(key, 0, total, settings.first_fanout, space.near)
+    kind = table_of(graph, seed_node)
+    num_near = choose(key, 0, len(own), settings.first_fanout, space.near)
     count, num = settings.first_fanout, 1
     for place in range(num_near):
-        fact = graph.entries[begin + space.near[place]] & 0xFFFFFFFF
+        fact = own[space.near[place]] & 0xFFFFFFFF
         first, width = visible_range(graph, fact, last_rank)
-        shared = graph.entries[first + below(draw(key, count), width)] & 0xFFFFFFFF
+        shared = seed_node  # the list of a row shows no seed that is new at its time, and may be empty then
+        if width:
+            shared = graph.entries[first + below(draw(key, count), width)] & 0xFFFFFFFF
         count += 1
         if shared != seed_node:
             first, width = visible_range(graph, shared, last_rank)
@@ -135,7 +136,7 @@ def _four_hops(
                 start, end = parent_slots(graph, other)
                 for slot in range(start, end):
                     node = graph.parents[slot]
-                    is_same_kind = graph.offsets[own] <= node < graph.offsets[own + 1]
+                    is_same_kind = graph.offsets[kind] <= node < graph.offsets[kind + 1]
                     if is_same_kind and node != seed_node and graph.node_rank[node] <= last_rank:
                         num = _hit(node, num, mark, space)
         count += settings.second_fanout

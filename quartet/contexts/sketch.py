@@ -14,7 +14,7 @@ import numpy as np
 from quartet.config import SamplingConfig
 from quartet.contexts.chunk import Chunk, Sampler
 from quartet.contexts.context import Arrays
-from quartet.graph import TemporalGraph, table_of, visible_end, visible_range
+from quartet.graph import TemporalGraph, seed_entries, table_of, visible_end
 from quartet.machine import compiled
 from quartet.times import DAY
 
@@ -31,7 +31,14 @@ def sketch_sampler(graph: TemporalGraph, _: SamplingConfig) -> Sampler:
     def sample(seeds: Chunk, gathered: Arrays) -> Arrays:
         sketch = np.zeros((len(seeds), NUM_SCALARS + len(graph.names)), np.float32)
         _sketch_many(
-            graph.arrays, first_point, by_table, seeds.node, seeds.last_rank, gathered["peak"], sketch
+            graph.arrays,
+            first_point,
+            by_table,
+            seeds.node,
+            seeds.time,
+            seeds.last_rank,
+            gathered["peak"],
+            sketch,
         )
         return {"sketch": sketch}
 
@@ -53,23 +60,27 @@ def _fill_checkpoints(graph: Any, first_point: Any, by_table: Any) -> None:
 
 @compiled
 def _sketch_many(
-    graph: Any, first_point: Any, by_table: Any, nodes: Any, last_ranks: Any, peaks: Any, sketch: Any
-) -> None:
-    entries, times = graph.entries, graph.times
+    graph: Any, first_point: Any, by_table: Any, nodes: Any, seed_times: Any, last_ranks: Any, peaks: Any,
+    sketch: Any,
+) -> None:  # fmt: skip
+    times = graph.times
     row = np.empty(sketch.shape[1], np.float64)  # rounded once, at the end
     for seed in range(len(nodes)):
-        begin, degree = visible_range(graph, nodes[seed], last_ranks[seed])
+        own = seed_entries(graph, nodes[seed], seed_times[seed], last_ranks[seed])
+        degree = len(own)
         if degree == 0:
             continue
-        end, num_points = begin + degree, degree // STRIDE
+        # Checkpoints stand along the whole list, of which these entries are the beginning, or a few.
+        is_prefix = graph.node_rank[nodes[seed]] <= last_ranks[seed]
+        num_points = degree // STRIDE if is_prefix else 0
         row[:] = 0.0
         if num_points:
             row[NUM_SCALARS:] = by_table[first_point[nodes[seed]] + num_points - 1]
-        for entry in range(begin + num_points * STRIDE, end):
-            row[NUM_SCALARS + table_of(graph, entries[entry] & 0xFFFFFFFF)] += 1
-        first_timed = visible_end(entries, begin, end, 0)  # rank 0: always known
-        if first_timed < end:
-            row[1] = (times[entries[end - 1] >> 32] - times[entries[first_timed] >> 32]) / DAY
+        for place in range(num_points * STRIDE, degree):
+            row[NUM_SCALARS + table_of(graph, own[place] & 0xFFFFFFFF)] += 1
+        first_timed = visible_end(own, 0, degree, 0)  # rank 0: always known
+        if first_timed < degree:
+            row[1] = (times[own[degree - 1] >> 32] - times[own[first_timed] >> 32]) / DAY
         row[0] = degree
         row[2] = row[0] / max(row[1], 1.0)
         row[3] = peaks[seed]

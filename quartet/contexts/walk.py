@@ -21,7 +21,7 @@ from quartet.contexts.chunk import Chunk
 from quartet.contexts.draws import below, chance, draw, member
 from quartet.contexts.local import UNREACHED, LocalRows, induce_edges, shorten_hops
 from quartet.contexts.nodes import find_or_add, node_table, rank_by_count
-from quartet.graph import visible_end, visible_range
+from quartet.graph import seed_entries, visible_end, visible_range
 from quartet.machine import compiled
 
 
@@ -58,18 +58,22 @@ class WalkSpace(NamedTuple):
 def walk_local(seeds: Chunk, rows: LocalRows) -> None:
     """Samples the local context of each seed by walks."""
     settings = WalkSettings.of(seeds.config)
-    _walk_many(seeds.graph.arrays, seeds.node, seeds.last_rank, seeds.keys("walk"), settings, rows)
+    keys = seeds.keys("walk")
+    _walk_many(seeds.graph.arrays, seeds.node, seeds.time, seeds.last_rank, keys, settings, rows)
 
 
 @compiled
-def _walk_many(graph: Any, nodes: Any, last_ranks: Any, keys: Any, settings: Any, rows: Any) -> None:
+def _walk_many(
+    graph: Any, nodes: Any, times: Any, last_ranks: Any, keys: Any, settings: Any, rows: Any
+) -> None:
     node, hop, counts, edge, num_rows, num_edges, peak = rows
     most = settings.num_walks * settings.length + 1
     space = walk_space(settings.num_walks, most)
     ranked, starts = np.empty(settings.budget, np.int32), np.empty(most + 1, np.int64)
     place_of = np.empty(most, np.int32)
     for seed in range(len(nodes)):
-        num = walk_one(graph, nodes[seed], last_ranks[seed], keys[seed], settings, seed, space)
+        own = seed_entries(graph, nodes[seed], times[seed], last_ranks[seed])
+        num = walk_one(graph, nodes[seed], own, last_ranks[seed], keys[seed], settings, seed, space)
         count = rank_by_count(space.visits, num, settings.budget - 1, ranked, starts)
         place_of[:num] = -1
         place_of[0] = 0
@@ -104,14 +108,18 @@ def walk_space(num_walks: Any, most: Any) -> Any:
 
 @compiled
 def walk_one(
-    graph: Any, seed_node: Any, last_rank: Any, key: Any, settings: Any, mark: Any, space: Any
+    graph: Any, seed_node: Any, own: Any, last_rank: Any, key: Any, settings: Any, mark: Any, space: Any
 ) -> Any:
-    """Runs all walks of a seed; returns how many distinct rows were met, the seed being number 0."""
+    """Runs all walks of a seed; returns how many distinct rows were met, the seed being number 0.
+
+    `own` are the seed's entries: they stand by themselves, `begin[0]` being a place among them.
+    """
     table, ids, visits, depth, begin, width, at, steps, target = space
     num_walks, length, restart, max_recent, is_random, _ = settings
     find_or_add(seed_node, 0, mark, table)
     ids[0], visits[0], depth[0], num = seed_node, 0, 0, 1
-    _find_ranges(graph, last_rank, settings, space, 0, 1)
+    width[0] = min(len(own), max_recent) if max_recent else len(own)
+    begin[0] = 0 if is_random else len(own) - width[0]
     at[:] = 0
     steps[:] = 0
     for step in range(length):
@@ -123,9 +131,10 @@ def walk_one(
             else:
                 spot = below(bits, width[now])
                 if is_random and width[now] == max_recent:  # the same random subset at every visit
-                    _, total = visible_range(graph, ids[now], last_rank)
+                    total = visible_range(graph, ids[now], last_rank)[1] if now else len(own)
                     spot = member(key ^ graph.stable_key[ids[now]], 0, spot, total, max_recent)
-                target[walk] = graph.entries[begin[now] + spot] & 0xFFFFFFFF
+                entry = graph.entries[begin[now] + spot] if now else own[begin[now] + spot]
+                target[walk] = entry & 0xFFFFFFFF
         first_new = num
         for walk in range(num_walks):
             if target[walk] < 0:

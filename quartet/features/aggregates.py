@@ -22,11 +22,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from quartet.causal import TimeRule, visible
 from quartet.database import Database, Relation
-from quartet.features.arrays import NO_DATE, TableFeatures
+from quartet.features.arrays import TableFeatures
 from quartet.features.paths import RECENT, Events, Path, events_below
 from quartet.features.table import FeatureTable
 from quartet.features.timeline import Columns, Ints, Timeline, days_since
@@ -52,7 +53,7 @@ class RelationalColumns:
     def of(
         database: Database, table: str, features: FeatureTable, rule: TimeRule = "<="
     ) -> RelationalColumns:
-        entity = _Surroundings.of(database, features, table)
+        entity = _Surroundings.of(database, features, table, rule)
         averages_of_a_cell = 3 + len(RECENT)
         num_averaged = max(1, MOST_AVERAGES // (averages_of_a_cell * max(1, entity.num_paths)))
         return RelationalColumns(database.offsets[table], entity, rule, num_averaged)
@@ -82,7 +83,8 @@ class SeedColumns:
         timelines, parents = {}, {}
         nodes, times = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
         for relation in database.relations:
-            label = f"{relation.label} -> {relation.parent}"  # one column may name rows of two tables
+            # One column may name rows of two tables, or one row by two of its columns.
+            label = f"{relation.table}.{relation.foreign_key.distinct_label} -> {relation.parent}"
             if relation.parent == table:
                 events = Events.children(database, relation)
                 timelines[label] = Timeline.of(events.about, events.known_at)
@@ -136,23 +138,30 @@ class _Surroundings:
     table: str
     known_at: Ints
     features: FeatureTable
+    dates: Mapping[str, NDArray[np.float64]]  # columns that hold dates, as days, NaN where there is none
     paths: tuple[Path, ...]
     parents: tuple[tuple[Relation, _Surroundings], ...]
 
     @staticmethod
     def of(
-        database: Database, features: FeatureTable, table: str, ups: int = 0, label: str = ""
+        database: Database, features: FeatureTable, table: str, rule: TimeRule, ups: int = 0, label: str = ""
     ) -> _Surroundings:
-        """Returns what can be seen from a table that is itself so many links above the entity."""
+        """Returns what can be seen from a table that is itself so many links above the entity.
+
+        The entity's own row is known at its time even under the rule that shows no other row of that time.
+        """
         paths, parents = [], []
         if ups < _MOST_UPS:
-            paths = [Path.of(events) for events in events_below(database, table, label, goes_up=not ups)]
+            counts_parent = bool(ups) or rule == "<="
+            below = events_below(database, table, label, not ups, counts_parent)
+            paths = [Path.of(events) for events in below]
             for relation in (relation for relation in database.relations if relation.table == table):
-                above = f"{label}{relation.foreign_key.label} -> {relation.parent}, "
-                parent = _Surroundings.of(database, features, relation.parent, ups + 1, above)
+                above = f"{label}{relation.foreign_key.distinct_label} -> {relation.parent}, "
+                parent = _Surroundings.of(database, features, relation.parent, rule, ups + 1, above)
                 parents.append((relation, parent))
-        known_at = database[table].known_at
-        return _Surroundings(label, table, known_at, features, tuple(paths), tuple(parents))
+        known_at, data = database[table].known_at, database[table].data
+        dates = {name: _days(data[name]) for name in features.statistics.tables[table].of("time")}
+        return _Surroundings(label, table, known_at, features, dates, tuple(paths), tuple(parents))
 
     @property
     def num_paths(self) -> int:
@@ -160,7 +169,8 @@ class _Surroundings:
 
     def columns(self, rows: Ints, times: Ints, rule: TimeRule, num_averaged: int) -> Columns:
         """Returns what is visible from each row at its time, the row itself included; of parents, NaN if none is."""
-        own = _own_columns(self.features.tables[self.table], rows) | self._days_since_dates(rows, times)
+        own = _own_columns(self.features.tables[self.table], rows)
+        own |= {f"days since {name}": times / DAY - days[rows] for name, days in self.dates.items()}
         columns = {self.label + name: cells for name, cells in own.items()}
         for path in self.paths:
             columns |= path.columns(self.features, rows, times, rule, num_averaged)
@@ -175,14 +185,8 @@ class _Surroundings:
                 columns[name][seen] = cells
         return columns
 
-    def _days_since_dates(self, rows: Ints, times: Ints) -> Columns:
-        """Returns the days from the dates of some rows to times, NaN where there is no date."""
-        columns: Columns = {}
-        dates = self.features.statistics.tables[self.table].of("time")
-        for place, (name, column) in enumerate(dates.items()):
-            calendar = self.features.tables[self.table].calendar[rows, place, :3].astype(np.int64)
-            year, month, day = calendar.T
-            months = (12 * (column.first_year - 1970 + year) + month).astype("datetime64[M]")
-            date = months.astype("datetime64[D]").astype(np.int64) + day
-            columns[f"days since {name}"] = np.where(year == NO_DATE, np.nan, times / DAY - date)
-        return columns
+
+def _days(column: pa.ChunkedArray) -> NDArray[np.float64]:
+    """Returns the days of dates since 1970, in UTC, NaN where there is none: not their calendar, which has an end."""
+    days = column.to_numpy().astype("datetime64[D]")
+    return np.where(np.isnat(days), np.nan, days.astype(np.int64))

@@ -40,14 +40,18 @@ class Events:
     is_count: bool = True  # whether each row is shown once, so that counting them says something
 
     @staticmethod
-    def children(database: Database, relation: Relation, label: str = "") -> Events:
-        """Returns the rows that name a row by a relation; one that names itself is no child."""
+    def children(
+        database: Database, relation: Relation, label: str = "", counts_parent: bool = True
+    ) -> Events:
+        """Returns the rows that name a row by a relation; one that names itself is no child.
+
+        The time of the row that is named counts too, unless that row is a seed, which is known at its own time.
+        """
         child = _linked(relation)
-        parent = relation.rows[child]
-        known_at = np.maximum(
-            database[relation.table].known_at[child], database[relation.parent].known_at[parent]
-        )
-        label = f"{label}{relation.table} by {relation.foreign_key.label}"
+        parent, known_at = relation.rows[child], database[relation.table].known_at[child]
+        if counts_parent:
+            known_at = np.maximum(known_at, database[relation.parent].known_at[parent])
+        label = f"{label}{relation.table} by {relation.foreign_key.distinct_label}"
         return Events(label, relation.table, parent, child, known_at)
 
     def below(self, database: Database, relation: Relation) -> Events:
@@ -58,7 +62,7 @@ class Events:
         child = child[place[relation.rows[child]] >= 0]
         of = place[relation.rows[child]]
         known_at = np.maximum(self.known_at[of], database[relation.table].known_at[child])
-        label = f"{self.label}, {relation.table} by {relation.foreign_key.label}"
+        label = f"{self.label}, {relation.table} by {relation.foreign_key.distinct_label}"
         return Events(label, relation.table, self.about[of], child, known_at)
 
     def above(self, database: Database, relation: Relation) -> Events:
@@ -66,7 +70,7 @@ class Events:
         parent = relation.rows[self.shown]
         has = parent >= 0
         known_at = np.maximum(self.known_at[has], database[relation.parent].known_at[parent[has]])
-        label = f"{self.label}, {relation.foreign_key.label} -> {relation.parent}"
+        label = f"{self.label}, {relation.foreign_key.distinct_label} -> {relation.parent}"
         return Events(label, relation.parent, self.about[has], parent[has], known_at, is_count=False)
 
 
@@ -78,10 +82,12 @@ def _linked(relation: Relation) -> Ints:
     return np.flatnonzero(is_linked)
 
 
-def events_below(database: Database, table: str, label: str, goes_up: bool) -> Iterator[Events]:
+def events_below(
+    database: Database, table: str, label: str, goes_up: bool, counts_parent: bool = True
+) -> Iterator[Events]:
     """Yields the children of a table's rows, their children, and, if paths may go up again, their other parents."""
     for first in (relation for relation in database.relations if relation.parent == table):
-        children = Events.children(database, first, label)
+        children = Events.children(database, first, label, counts_parent)
         yield children
         for relation in database.relations:
             if relation.parent == children.table:

@@ -90,6 +90,26 @@ def visible_range(graph: Any, node: Any, last_rank: Any) -> Any:
 
 
 @compiled
+def seed_entries(graph: Any, node: Any, time: Any, last_rank: Any) -> Any:
+    """Returns the visible entries of a seed's own list, in its order.
+
+    At its own time a seed's row is known under either rule. Where the rule shows no other row of that time, the
+    links of the seed are as late as their other ends; their ranks remain those of the later end.
+    """
+    begin, count = visible_range(graph, node, last_rank)
+    rank = graph.node_rank[node]
+    if rank <= last_rank or graph.times[rank] != time:
+        return graph.entries[begin : begin + count]
+    end = visible_end(graph.entries, begin, graph.indptr[node + 1], rank)
+    found, count = np.empty(end - begin, np.int64), 0
+    for entry in range(begin, end):
+        if graph.node_rank[graph.entries[entry] & 0xFFFFFFFF] <= last_rank:
+            found[count] = graph.entries[entry]
+            count += 1
+    return found[:count]
+
+
+@compiled
 def count_visible(graph: Any, nodes: Any, last_ranks: Any) -> Any:
     """Returns the number of visible neighbours of each node."""
     counts = np.empty(len(nodes), np.int64)

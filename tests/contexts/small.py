@@ -15,7 +15,7 @@ from quartet.contexts.collab import CollabSettings, collab_space, two_hops
 from quartet.contexts.walk import WalkSettings, walk_one, walk_space
 from quartet.database import FACTS, Database, ForeignKey, TableSchema, TimeColumn
 from quartet.database.schema import Schema
-from quartet.graph import TemporalGraph
+from quartet.graph import TemporalGraph, seed_entries
 from tests.reference.graph import Twin, build_twin
 from tests.strategies import SECOND, Raw
 
@@ -63,7 +63,8 @@ def visits_of(graph: TemporalGraph, node: int, time: int, config: SamplingConfig
     space = walk_space(config.num_walks, most)
     last_rank = int(last_visible_rank(graph.times, time, config.time_rule))
     key = seed_keys(graph, np.array([node]), np.array([time]), config.rng_seed, "walk")[0]
-    num = walk_one(graph.arrays, node, last_rank, key, WalkSettings.of(config), 0, space)
+    own = seed_entries(graph.arrays, node, time, last_rank)
+    num = walk_one(graph.arrays, node, own, last_rank, key, WalkSettings.of(config), 0, space)
     return dict(zip(space.ids[:num].tolist(), space.visits[:num].tolist(), strict=True))
 
 
@@ -75,8 +76,9 @@ def mean_hits(
     space = collab_space(settings, config.first_fanout * config.second_fanout + 1)
     total = np.zeros(graph.num_nodes, np.int64)
     last_rank = int(last_visible_rank(graph.times, time, config.time_rule))
+    own = seed_entries(graph.arrays, node, time, last_rank)
     for run in range(num_runs):
         key = seed_keys(graph, np.array([node]), np.array([time]), run, "collab2")[0]
-        num = two_hops(graph.arrays, node, last_rank, key, settings, run, space)
+        num = two_hops(graph.arrays, node, own, last_rank, key, settings, run, space)
         np.add.at(total, space.ids[1:num], space.hits[1:num])
     return {other: total[other] / num_runs for other in np.flatnonzero(total).tolist()}

@@ -22,12 +22,14 @@ from quartet.contexts import sample, sampling
 from quartet.database import FACTS, Database, ForeignKey, TableSchema, TimeColumn
 from quartet.database.schema import Schema
 from quartet.graph import TemporalGraph
+from quartet.times import NEVER, STATIC
 from tests.contexts.configs import configs
-from tests.contexts.named import Named, World
+from tests.contexts.named import Named, World, future_rows
 from tests.contexts.twins import seeds_from
 from tests.contexts.unnoticed import RULES, asked, assert_unnoticed, rng_seeds
+from tests.reference.graph import dated_rows
 from tests.shop import day, raw_shop
-from tests.strategies import SECOND, Raw, examples, random_db
+from tests.strategies import SECOND, Raw, examples, is_future, random_db
 
 # --- P1 to P3, P5 ---------------------------------------------------------------------------------
 
@@ -104,6 +106,48 @@ def test_the_rule_decides_about_the_moment_itself() -> None:
 
     assert [shows(day(6) + shift, "<=") for shift in (-1, 0, 1)] == [False, True, True]
     assert [shows(day(6) + shift, "<") for shift in (-1, 0, 1)] == [False, False, True]
+
+
+@examples(60)
+@given(random_db(), configs(), rng_seeds)
+def test_a_seed_that_is_new_at_its_time_sees_older_rows_and_nothing_of_its_own_time(
+    raw: Raw, config: SamplingConfig, rng_seed: int
+) -> None:
+    """An autocomplete seed under `<`: deleting every other row of its time or later changes nothing."""
+    config, (tables, schema) = config.changed(time_rule="<"), raw
+    world = World(Database.build(*raw))
+    dated = [n for n, known_at in enumerate(world.known_at) if STATIC < known_at < NEVER]
+    for node in random.Random(rng_seed).sample(dated, min(4, len(dated))):
+        seed, time = world.names[node], world.known_at[node]
+        table, row = world.graph.names[world.graph.types(np.array([node]))[0]], node
+        row -= world.graph.nodes(table).start
+        older = {}
+        for name, whole in tables.items():
+            known = dated_rows(whole, schema.tables[name])[1]
+            kept = [place for place, t in enumerate(known) if not is_future(t, time, "<")]
+            if name == table:  # rows without a time may have been dropped when the table was built
+                is_dropped = (
+                    schema.tables[name].time.on_missing == "drop" if schema.tables[name].time else False
+                )
+                built = [place for place, t in enumerate(known) if t is not None or not is_dropped]
+                kept = sorted({*kept, built[row]})
+            older[name] = whole.filter(pa.array([place in kept for place in range(len(whole))], pa.bool_()))
+        found = world.contexts([(seed, time)], config)
+        assert future_rows(world, world.sample([(seed, time)], config), "<") == 0
+        if world.names.count((*seed[:-1], 1)) == 0:  # equal rows have no name of their own
+            assert World(Database.build(older, schema)).contexts([(seed, time)], config) == found
+
+
+@pytest.mark.parametrize("sampler", ["walk", "bfs"])
+def test_an_order_knows_its_customer_under_either_rule(sampler: Literal["walk", "bfs"]) -> None:
+    """Order 8 at the moment it was placed, as an autocomplete task asks about it."""
+    world, seeds = World(Database.build(*raw_shop())), [(("orders", 8, 0), day(6))]
+    for rule in RULES:
+        config = SamplingConfig(time_rule=rule, local_sampler=sampler)
+        found = world.contexts(seeds, config)[0]
+        assert ("customers", 101, 0) in {name for name, *_ in found.local}
+        assert (seeds[0][0], ("customers", 101, 0)) in found.edges
+        assert found.collab
 
 
 def test_a_row_that_is_not_known_yet_is_no_look_alike() -> None:

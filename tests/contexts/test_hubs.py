@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from quartet.config import SamplingConfig
 from quartet.contexts import Context, sample
+from quartet.contexts.bfs import most_in_pool
 from quartet.contexts.sketch import STRIDE
 from quartet.database import Database
-from quartet.graph import TemporalGraph
+from quartet.graph import TemporalGraph, seed_entries
 from tests.contexts.small import END, sales
 from tests.contexts.twins import assert_twins, seeds_from
 from tests.reference.graph import build_twin
@@ -74,3 +76,10 @@ def test_bfs_looks_at_five_thousand_neighbours(degree: int) -> None:
         graph.nodes("things")[0],
     )
     assert_twins(graph, twin, [(thing, END), (thing, 5200 * SECOND), (thing, 3000 * SECOND)], config)
+
+
+def test_bfs_makes_room_for_what_it_looks_at() -> None:
+    """A thing of 5,001 sales, each of another buyer: 5,000 of them, of each the buyer and the thing."""
+    graph = TemporalGraph.build(Database.build(*sales([(number, 0) for number in range(5001)], 5001, 1)))
+    own = seed_entries(graph.arrays, graph.nodes("things")[0], END, len(graph.times))
+    assert most_in_pool(graph.arrays, own, len(graph.times), np.uint64(7)) == 1 + 5000 + 2 * 5000

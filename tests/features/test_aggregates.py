@@ -19,12 +19,12 @@ from quartet.database import Database, Relation
 from quartet.database.schema import Schema
 from quartet.features import FeatureTable, RelationalColumns
 from quartet.features.aggregates import MOST_AVERAGES
-from quartet.features.arrays import FIRST_CODE, NO_DATE
+from quartet.features.arrays import FIRST_CODE
 from quartet.features.paths import MOST_VALUES, RECENT, range_means
 from quartet.tasks import Seeds
 from quartet.times import DAY, STATIC
 from tests.features.drawn import RULES, drawn_seeds, named_rows, with_features
-from tests.features.small import raw_tour, table_schema
+from tests.features.small import one_table, raw_tour, table_schema
 from tests.shop import day
 from tests.strategies import Raw, examples, is_future, random_db
 
@@ -174,6 +174,21 @@ def test_sums_are_exact() -> None:
     assert np.isnan(range_means(small, {"none": (np.array([1]), np.array([2]))})["none"][0])
 
 
+def test_days_since_a_date_are_counted_whatever_years_were_seen_before() -> None:
+    """Statistics saw births since 2006 only: a later row was born in 1935, another in 2300."""
+    born = pa.array(
+        np.array(["2006-01-01", "2007-01-01", "1935-01-01", "2300-01-01", "NaT"], "datetime64[s]")
+    )
+    database = one_table({"id": range(5), "born": born}, [0, 1, 20, 20, 20], primary_key=("id",))
+    features, time = FeatureTable.fit(database, 10 * DAY), 30 * DAY
+    found = RelationalColumns.of(database, "t", features).of_seeds(
+        seeds_of(database, "t", range(5), [time] * 5)
+    )
+    dates = np.array(["2006-01-01", "2007-01-01", "1935-01-01", "2300-01-01", "NaT"], "datetime64[D]")
+    expected = [math.nan if np.isnat(date) else 30 - date.astype(int) for date in dates]
+    assert found["days since born"].tolist() == pytest.approx(expected, nan_ok=True)
+
+
 # --- a plain twin ---------------------------------------------------------------------------------
 
 Found = list[tuple[int, int]]  # rows, and when the way to each is known
@@ -199,11 +214,14 @@ class Twin:
         """Label, table and rows of each path that begins with children, and whether it only goes down."""
         relations = self.database.relations
         for first in (r for r in relations if r.parent == table and ups < 2):
-            children = self.children(first, row, self.known(table, row))
-            label = f"{first.table} by {first.foreign_key.label}"
+            own = (
+                self.known(table, row) if ups or self.rule == "<=" else STATIC
+            )  # a seed's row is known at its time
+            children = self.children(first, row, own)
+            label = f"{first.table} by {first.foreign_key.distinct_label}"
             yield label, first.table, children, True
             for second in relations:
-                name = second.foreign_key.label
+                name = second.foreign_key.distinct_label
                 if second.parent == first.table:
                     below = [
                         found for child, known in children for found in self.children(second, child, known)
@@ -261,7 +279,7 @@ class Twin:
         for path in self.paths(table, row, ups):
             found |= self.of_path(*path, time)
         for relation in (r for r in self.database.relations if r.table == table and ups < 2):
-            parent, label = int(relation.rows[row]), f"{relation.foreign_key.label} -> {relation.parent}, "
+            parent, label = int(relation.rows[row]), f"{relation.foreign_key.distinct_label} -> {relation.parent}, "
             known = self.known(relation.parent, parent) if parent >= 0 else None
             if is_future(known, time, self.rule):
                 continue
@@ -279,12 +297,11 @@ class Twin:
         }
         codes = zip(features.layout.categories, features.categories[row], strict=True)
         found |= {f"{name} (code)": float(code) for name, code in codes}
-        for place, (name, column) in enumerate(statistics.of("time").items()):
-            year, month, date = features.calendar[row, place, :3].tolist()
-            start = (
-                np.datetime64(f"{column.first_year + year:04d}-{month + 1:02d}") if year != NO_DATE else None
+        for name in statistics.of("time"):
+            date = self.database[table].data[name][row].as_py()
+            days = (
+                math.nan if date is None else (np.datetime64(date, "D") - np.datetime64(0, "D")).astype(int)
             )
-            days = math.nan if start is None else int(start.astype("datetime64[D]").astype(int)) + date
             found[f"days since {name}"] = time / DAY - days
         return found
 

@@ -32,7 +32,7 @@ def pool(twin: Twin, seed: int, time: int, config: SamplingConfig, key: int) -> 
     """The distinct rows one hop away, and those two hops away, in the order of their discovery."""
 
     def capped(node: int, owner: int, cap: int) -> list[int]:
-        seen = twin.visible(node, time, config.time_rule)
+        seen = twin.visible_to(seed, node, time, config.time_rule)
         return [seen[place] for place in spread(key, (owner + 1) << 32, len(seen), cap)]
 
     first = capped(seed, 0, FIRST_CAP)

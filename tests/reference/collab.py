@@ -28,7 +28,7 @@ def count_hits(twin: Twin, seed: int, time: int, config: SamplingConfig) -> dict
 def two_hops(twin: Twin, seed: int, time: int, config: SamplingConfig) -> Iterator[int]:
     """M1 neighbours r, M2 neighbours p of each; p is neither the seed nor one of its neighbours."""
     key, near = _probe(twin, seed, time, config)
-    own = twin.visible(seed, time, config.time_rule)
+    own = twin.visible_to(seed, seed, time, config.time_rule)
     for place, r in enumerate(near):
         beside = twin.visible(r, time, config.time_rule)
         first = config.first_fanout + place * config.second_fanout
@@ -47,7 +47,7 @@ def four_hops(twin: Twin, seed: int, time: int, config: SamplingConfig) -> Itera
     for place, r in enumerate(near):
         beside = twin.visible(r, time, rule)
         first = config.first_fanout + place * (1 + config.second_fanout)
-        shared = beside[below(draw(key, first), len(beside))]
+        shared = beside[below(draw(key, first), len(beside))] if beside else seed
         if shared == seed:
             continue
         others = twin.visible(shared, time, rule)
@@ -62,7 +62,7 @@ def four_hops(twin: Twin, seed: int, time: int, config: SamplingConfig) -> Itera
 def _probe(twin: Twin, seed: int, time: int, config: SamplingConfig) -> tuple[int, list[int]]:
     """The key of the draws, and E: some neighbours of the seed."""
     key = seed_key(twin.nodes[seed].key, time, config.rng_seed, f"collab{config.collab_hops}")
-    own = twin.visible(seed, time, config.time_rule)
+    own = twin.visible_to(seed, seed, time, config.time_rule)
     return key, [own[place] for place in choose(key, 0, len(own), config.first_fanout)]
 
 
@@ -71,7 +71,7 @@ def expected_hits(twin: Twin, seed: int, time: int, config: SamplingConfig) -> d
 
     The paper's formula with the min that it leaves out: a list shorter than the fan-out is taken whole.
     """
-    own = twin.visible(seed, time, config.time_rule)
+    own = twin.visible_to(seed, seed, time, config.time_rule)
     d = len(own)
     taken = min(config.first_fanout, d)
     both = taken * (taken - 1) / (d * (d - 1)) if d > 1 else 0.0  # two given neighbours are in E

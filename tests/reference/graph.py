@@ -134,6 +134,13 @@ class Twin:
         """The neighbours that are knowable at a time, by looking at each of them."""
         return [n for edge, n in self.neighbors[node] if (edge <= time if rule == "<=" else edge < time)]
 
+    def visible_to(self, seed: int, node: int, time: int, rule: str = "<=") -> list[int]:
+        """The same for a seed: of a row that is new at its time, those neighbours that are knowable themselves."""
+        if node != seed or self.nodes[seed].time != time:
+            return self.visible(node, time, rule)
+        times = {n: self.nodes[n].time for _, n in self.neighbors[seed]}
+        return [n for n, known in times.items() if (known <= time if rule == "<=" else known < time)]
+
 
 def build_twin(tables: Mapping[str, pa.Table], schema: Schema) -> Twin:
     """The graph of raw tables: decisions 11 and 12, word for word."""

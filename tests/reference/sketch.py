@@ -14,7 +14,7 @@ DAY = 86_400 * 10**9
 
 def sketch(twin: Twin, seed: int, time: int, config: SamplingConfig, peak: int) -> list[float]:
     """log(1 + [degree, span in days, links per day, most visits, neighbours by table]), as float32."""
-    seen = set(twin.visible(seed, time, config.time_rule))
+    seen = set(twin.visible_to(seed, seed, time, config.time_rule))
     if not seen:
         return [0.0] * (4 + len(twin.names))
     times = [edge for edge, node in twin.neighbors[seed] if node in seen and edge != STATIC]

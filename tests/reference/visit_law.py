@@ -24,7 +24,7 @@ def expected_visits(twin: Twin, seed: int, time: int, config: SamplingConfig) ->
         moved: Law = {}
         for u, mass in at.items():
             if u not in lists:
-                lists[u] = truncated(twin, u, time, config, key)
+                lists[u] = truncated(twin, seed, u, time, config, key)
             for v in lists[u]:
                 moved[v] = moved.get(v, 0.0) + mass * (1 - restart) / len(lists[u])
         for v, mass in moved.items():
@@ -41,7 +41,7 @@ def page_rank(twin: Twin, seed: int, time: int, config: SamplingConfig) -> Law:
     for _ in range(400):
         moved: Law = {}
         for u, mass in at.items():
-            found = truncated(twin, u, time, config, key)
+            found = truncated(twin, seed, u, time, config, key)
             for v in found:
                 moved[v] = moved.get(v, 0.0) + mass * (1 - config.restart_prob) / len(found)
         at = moved | {seed: moved.get(seed, 0.0) + 1.0 - sum(moved.values())}

@@ -53,7 +53,7 @@ def walk(twin: Twin, seed: int, time: int, config: SamplingConfig) -> Visits:
         for step in range(config.walk_length):
             bits = draw(key, step * config.num_walks + number)
             if u not in lists:
-                lists[u] = truncated(twin, u, time, config, key)
+                lists[u] = truncated(twin, seed, u, time, config, key)
             if chance(bits) < int(config.restart_prob * 2**32) / 2**32 or not lists[u]:
                 u, k = seed, 0
                 continue
@@ -65,9 +65,9 @@ def walk(twin: Twin, seed: int, time: int, config: SamplingConfig) -> Visits:
     return visits
 
 
-def truncated(twin: Twin, node: int, time: int, config: SamplingConfig, key: int) -> list[int]:
+def truncated(twin: Twin, seed: int, node: int, time: int, config: SamplingConfig, key: int) -> list[int]:
     """The neighbours that a walk may go to from here: the M most recent, M at random, or all."""
-    seen, most = twin.visible(node, time, config.time_rule), config.max_recent
+    seen, most = twin.visible_to(seed, node, time, config.time_rule), config.max_recent
     if most is None or len(seen) <= most:
         return seen
     if config.truncation == "recent":
@@ -76,13 +76,19 @@ def truncated(twin: Twin, node: int, time: int, config: SamplingConfig, key: int
 
 
 def induced_edges(twin: Twin, nodes: list[int], time: int, rule: str) -> list[tuple[int, int]]:
-    """The causal edges among some nodes, child first: in the order of the children, then of their keys."""
+    """The causal edges among a seed and some nodes, child first: in the order of the children, then of their keys."""
     places = {node: place for place, node in enumerate(nodes)}
+    seed, own = nodes[0], twin.visible_to(nodes[0], nodes[0], time, rule)
     return [
         (places[child], places[parent])
         for child in nodes
         for parent in twin.parents[child]
-        if parent in places and parent in twin.visible(child, time, rule)
+        if parent in places
+        if (
+            (parent if child == seed else child) in own
+            if seed in (child, parent)
+            else parent in twin.visible(child, time, rule)
+        )
     ]
 
 

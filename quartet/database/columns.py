@@ -20,7 +20,8 @@ def canonical(table: pa.Table, name: str = "") -> pa.Table:
 
     Integers become int64, decimals and floats float64, text string; dates and times become timestamps in UTC
     microseconds (nanoseconds stay), times of day text, durations counts of their unit. Unsigned integers of
-    64 bits become text. Booleans, lists and binary columns stay as they are. Invalid UTF-8 is replaced.
+    64 bits and UUIDs become text. Booleans, lists and binary columns stay as they are, but for views, which become
+    what they show. Invalid UTF-8 is replaced.
     """
     columns = [
         _canonical_column(column, f"{name}.{label}" if name else f'column "{label}"')
@@ -32,6 +33,8 @@ def canonical(table: pa.Table, name: str = "") -> pa.Table:
 def _canonical_column(column: pa.ChunkedArray, where: str) -> pa.ChunkedArray:
     kind = column.type
     if isinstance(kind, pa.BaseExtensionType):
+        if kind.extension_name == "arrow.uuid":  # as SQL databases write it
+            return pa.chunked_array([[uuid and str(uuid) for uuid in column.to_pylist()]], _TEXT)
         storage = pa.chunked_array([chunk.storage for chunk in column.chunks], kind.storage_type)
         return _canonical_column(storage, where)
     if pa.types.is_dictionary(kind):
@@ -50,6 +53,10 @@ def _canonical_column(column: pa.ChunkedArray, where: str) -> pa.ChunkedArray:
             raise SchemaError(
                 "S17", f"{where} is {kind} and holds whole numbers of 2^63 and above", "store it as text"
             ) from None
+    if (plain := _without_views(kind)) != kind:
+        # Arrow casts views of text and bytes, but a view of lists only to broken offsets.
+        is_view = pa.types.is_list_view(kind) or pa.types.is_large_list_view(kind)
+        column = pa.chunked_array([column.to_pylist()], plain) if is_view else column.cast(plain)
     for wanted in _canonical_types(kind):
         try:
             return valid_text(column.cast(wanted))[0]
@@ -60,7 +67,7 @@ def _canonical_column(column: pa.ChunkedArray, where: str) -> pa.ChunkedArray:
 
 def _canonical_types(kind: pa.DataType) -> tuple[pa.DataType, ...]:
     """Returns the types to try in turn; a column that fits none without loss stays as it is."""
-    if pa.types.is_uint64(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+    if pa.types.is_uint64(kind) or pa.types.is_large_string(kind):
         return (_TEXT,)
     if pa.types.is_integer(kind) or pa.types.is_duration(kind):
         return (pa.int64(),)
@@ -72,6 +79,25 @@ def _canonical_types(kind: pa.DataType) -> tuple[pa.DataType, ...]:
         # Arrow keeps zoned times in UTC, so that only the name of the zone goes.
         return (pa.timestamp("ns"),) if kind.unit == "ns" else (pa.timestamp("us"), pa.timestamp(kind.unit))
     return ()
+
+
+def _without_views(kind: pa.DataType) -> pa.DataType:
+    """Returns the type with views, at any depth, as plain columns: Arrow can neither take nor filter views."""
+
+    def plain(field: pa.Field) -> pa.Field:
+        return field.with_type(_without_views(field.type))
+
+    if pa.types.is_struct(kind):
+        return pa.struct([plain(field) for field in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(plain(kind.key_field), plain(kind.item_field), kind.keys_sorted)
+    if pa.types.is_fixed_size_list(kind):
+        return pa.list_(plain(kind.value_field), kind.list_size)
+    if pa.types.is_list(kind) or pa.types.is_list_view(kind):
+        return pa.list_(plain(kind.value_field))
+    if pa.types.is_large_list(kind) or pa.types.is_large_list_view(kind):
+        return pa.large_list(plain(kind.value_field))
+    return {pa.string_view(): _TEXT, pa.binary_view(): pa.binary()}.get(kind, kind)
 
 
 def valid_text(column: pa.ChunkedArray) -> tuple[pa.ChunkedArray, int]:

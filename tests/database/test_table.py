@@ -27,6 +27,7 @@ def build(columns: dict[str, Any], **facts: Any) -> tuple[Table, list[Finding]]:
 
 # --- canonical types ------------------------------------------------------------------------------
 
+TEXT_STRUCT = pa.struct([("a", pa.string())])
 VIEWS = pa.DictionaryArray.from_arrays(pa.array([1, None, 0, 1]), pa.array(["a", "b"], pa.string_view()))
 ZONED = pa.timestamp("ms", "America/New_York")
 
@@ -44,6 +45,19 @@ ZONED = pa.timestamp("ms", "America/New_York")
         (pa.array([Decimal(10)], pa.decimal128(30, 0)), pa.int64(), [10]),
         (pa.array(["ü"], pa.large_string()), pa.string(), ["ü"]),
         (pa.array(["ü"], pa.string_view()), pa.string(), ["ü"]),
+        (pa.array([b"x", None], pa.binary_view()), pa.binary(), [b"x", None]),
+        (pa.array([["ü"], None, []], pa.list_(pa.string_view())), pa.list_(pa.string()), [["ü"], None, []]),
+        (
+            pa.array([["ü"], None, []], pa.list_view(pa.string_view())),
+            pa.list_(pa.string()),
+            [["ü"], None, []],
+        ),
+        (pa.array([{"a": "ü"}, None], pa.struct([("a", pa.string_view())])), TEXT_STRUCT, [{"a": "ü"}, None]),
+        (
+            pa.array([bytes(15) + b"\x07", None], pa.uuid()),
+            pa.string(),
+            [f"{'0' * 8}-0000-0000-0000-{7:012}", None],
+        ),
         (pa.array(["b", "a", "b"]).dictionary_encode(), pa.string(), ["b", "a", "b"]),
         (VIEWS, pa.string(), ["b", None, "a", "b"]),
         (pa.array([date(9999, 12, 31)]), pa.timestamp("us"), [datetime(9999, 12, 31)]),
@@ -61,7 +75,6 @@ ZONED = pa.timestamp("ms", "America/New_York")
         (pa.array([True, None]), pa.bool_(), [True, None]),
         (pa.array([None]), pa.null(), [None]),
         (pa.array([[1]]), pa.list_(pa.int64()), [[1]]),
-        (pa.array([b"x" * 16], pa.uuid()), pa.binary(16), [b"x" * 16]),
     ],
     ids=lambda value: str(value) if isinstance(value, pa.DataType) else "",
 )
@@ -79,8 +92,11 @@ def test_an_instant_that_microseconds_cannot_hold_stays_exact(count: int, unit: 
 
 
 def test_canonical_keeps_chunks_without_rows() -> None:
-    empty = pa.chunked_array([], pa.uuid())
-    assert canonical(pa.table({"a": empty}))["a"].type == pa.binary(16)
+    for kind, expected in {
+        pa.uuid(): pa.string(),
+        pa.opaque(pa.int32(), "name", "vendor"): pa.int64(),
+    }.items():
+        assert canonical(pa.table({"a": pa.chunked_array([], kind)}))["a"].type == expected
 
 
 WORDS = [

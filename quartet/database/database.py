@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from quartet.causal import TimeRule, visible
 from quartet.database.hashing import digest_column
@@ -63,7 +64,9 @@ class Database:
                 text = f'the manifest of "{raw.location}" declares a table "{name}" without data{meant}'
                 raise SchemaError("S09", text)
         known = replace(raw.schema, tables={n: raw.schema.tables.get(n, TableSchema()) for n in raw.tables})
-        known = known.corrected_by(schema) if schema is not None else known
+        columns = {name: table.column_names for name, table in raw.tables.items()}
+        known = known.with_times_spread(columns)
+        known = known.corrected_by(schema.with_times_spread(columns)) if schema is not None else known
         known, possible = infer(raw.tables, _resolved(known, raw.tables))
         tables, known = inherit_times(raw.tables, known)
         return Database.build(
@@ -178,7 +181,19 @@ class Database:
 
     def upto(self, time: int, rule: TimeRule = "<=") -> Database:
         """Returns the database as it was known at a time."""
-        return self._with({name: t.take(visible(t.known_at, time, rule)) for name, t in self.tables.items()})
+        return self.taking({name: visible(t.known_at, time, rule) for name, t in self.tables.items()})
+
+    def taking(self, chosen: Mapping[str, NDArray[np.bool_]]) -> Database:
+        """Returns the database with some tables and some of their rows."""
+        return self._with({name: self[name].take(rows) for name, rows in chosen.items()})
+
+    def frozen_at(self, time: int) -> Database:
+        """Returns the database in which nothing that became known after a time is ever known; rows keep their places."""
+        tables = {
+            name: replace(t, known_at=np.where(visible(t.known_at, time), t.known_at, NEVER))
+            for name, t in self.tables.items()
+        }
+        return replace(self, tables=tables)
 
     def without(self, columns: Iterable[tuple[str, str]]) -> Database:
         """Returns the database with some (table, column) pairs hidden."""
@@ -216,7 +231,8 @@ class Database:
         digest = hashlib.sha256()
         for table in self.tables.values():
             time = table.schema.time.column if table.schema.time else None
-            facts = (table.name, table.primary_key, time, table.schema.available_at)
+            kinds = sorted(table.schema.kinds.items())
+            facts = (table.name, table.primary_key, time, table.schema.available_at, *kinds)
             links = [(fk.columns, fk.table, fk.references) for fk in table.schema.foreign_keys]
             columns = [(field.name, str(field.type)) for field in table.data.schema]
             digest.update(repr((facts, links, columns)).encode())

@@ -83,6 +83,23 @@ def _whole_numbers(column: pa.ChunkedArray, where: str) -> pa.ChunkedArray:
         ) from None
 
 
+def rows_named(columns: Sequence[KeyColumn], known: KeyMap) -> NDArray[np.int64]:
+    """Returns the row that each of the keys names, `NULL_KEY` or `NO_SUCH_KEY`; keys of another kind are refused.
+
+    An empty column or table may arrive with any type; then nothing matches.
+    """
+    num_known = len(known.columns[0].values)
+    for column, key in zip(columns, known.columns, strict=True):
+        if column.kind != key.kind and column.values.null_count < len(column.values) and num_known:
+            raise SchemaError(
+                "S08", f"{column.where} is {column.kind}, {key.where} is {key.kind}", "cast one"
+            )
+    if tuple(column.kind for column in columns) == known.kinds:
+        return known.rows(columns)
+    filled = np.logical_and.reduce([column.values.is_valid().to_numpy() for column in columns])
+    return np.where(filled, NO_SUCH_KEY, NULL_KEY)
+
+
 class KeyMap:
     """Maps the key values of a table to its row numbers, exactly, for any kind of key."""
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from quartet.database.keys import NO_SUCH_KEY, NULL_KEY, KeyMap
+from quartet.database.keys import NO_SUCH_KEY, NULL_KEY, KeyColumn, KeyMap, rows_named
 from quartet.database.schema import ForeignKey
 from quartet.database.table import Table
 from quartet.errors import SchemaError, did_you_mean, examples
@@ -46,18 +46,17 @@ def relate(
     relations, findings = [], []
     for foreign_key in table.schema.foreign_keys:
         label = f"{table.name}.{foreign_key.label}"
-        parent, key_map = _target(label, foreign_key, tables)
-        columns = table.key_columns(foreign_key.columns)
-        for column, known in zip(columns, key_map.columns, strict=True):
-            if column.kind != known.kind and column.values.null_count < table.num_rows and parent.num_rows:
-                raise SchemaError(
-                    "S08", f"{column.where} is {column.kind}, {known.where} is {known.kind}", "cast one"
-                )
-        if tuple(column.kind for column in columns) == key_map.kinds:
-            rows = key_map.rows(columns)
-        else:  # an empty column or table may arrive with any type; then nothing matches
-            filled = np.logical_and.reduce([column.values.is_valid().to_numpy() for column in columns])
-            rows = np.where(filled, NO_SUCH_KEY, NULL_KEY)
+        parent, target = _target(label, foreign_key, tables)
+        columns, key_map = _compared(table, foreign_key.columns, parent, target)
+        repeated, first = key_map.repeated() if target != parent.primary_key else (0, [])
+        if repeated:
+            raise SchemaError(
+                "S03",
+                f"{label} points to {parent.name}.{', '.join(target)}, which has {repeated:,} repeated values "
+                f"{examples(first)}",
+                "point to a unique column",
+            )
+        rows = rows_named(columns, key_map)
         dangling = np.flatnonzero(rows == NO_SUCH_KEY)
         if len(dangling):
             findings.append(_dangling(table, foreign_key, label, dangling, on_dangling))
@@ -68,8 +67,25 @@ def relate(
     return relations, findings
 
 
-def _target(label: str, foreign_key: ForeignKey, tables: Mapping[str, Table]) -> tuple[Table, KeyMap]:
-    """Returns the table that a foreign key points to, and the map of the key by which it does."""
+def _compared(
+    table: Table, columns: tuple[str, ...], parent: Table, target: tuple[str, ...]
+) -> tuple[list[KeyColumn], KeyMap]:
+    """Returns the columns of a link and the map of the key that they name, as both tables write them.
+
+    Where they are written in different ways (a time as text and as a timestamp), both are taken in UTC.
+    """
+    if {*columns} & table.written.keys() or {*target} & parent.written.keys():
+        written, known = table.written_columns(columns), KeyMap(parent.written_columns(target))
+        if tuple(column.kind for column in written) == known.kinds:
+            return written, known
+    key_map = parent.key_map if target == parent.primary_key else KeyMap(parent.key_columns(target))
+    return table.key_columns(columns), key_map
+
+
+def _target(
+    label: str, foreign_key: ForeignKey, tables: Mapping[str, Table]
+) -> tuple[Table, tuple[str, ...]]:
+    """Returns the table that a foreign key points to, and the columns by which it does."""
     fix = "correct the name in the schema file"
     if foreign_key.table not in tables:
         meant = did_you_mean(foreign_key.table, tables)
@@ -96,18 +112,7 @@ def _target(label: str, foreign_key: ForeignKey, tables: Mapping[str, Table]) ->
             f'key of "{parent.name}" has {len(target)}',
             "name as many columns as the key has",
         )
-    if target == parent.primary_key:
-        return parent, parent.key_map
-    key_map = KeyMap(parent.key_columns(target))
-    repeated, first = key_map.repeated()
-    if repeated:
-        raise SchemaError(
-            "S03",
-            f"{label} points to {parent.name}.{', '.join(target)}, which has {repeated:,} repeated values "
-            f"{examples(first)}",
-            "point to a unique column",
-        )
-    return parent, key_map
+    return parent, target
 
 
 def _dangling(
@@ -163,7 +168,26 @@ def structure_findings(tables: Mapping[str, Table], relations: Sequence[Relation
         )
         fix = f"set time_from: {relation.foreign_key.label} for {name} in the schema file"
         findings.append(warning("D02", name, text, relation.num_links, fix))
+    findings += _period_findings(tables)
     return findings + [note("S11", "", f"cycle {' -> '.join(cycle)}") for cycle in _cycles(relations)]
+
+
+def _period_findings(tables: Mapping[str, Table]) -> list[Finding]:
+    """Returns a question for each table that is dated by years or months, and one note on those dated by days."""
+    findings, days = [], []
+    for name, table in tables.items():
+        if table.period in ("year", "month") and table.schema.time:
+            where = f"{name}.{table.schema.time.column}"
+            text = f"{where} tells no more than the {table.period}: rows count as known when it begins"
+            fix = f"if they are known when it is over, set known_at: end of {table.period} for {name}"
+            findings.append(warning("T16", where, text, table.num_rows, f"{fix} in the schema file"))
+        elif table.period:
+            days.append(name)
+    if days:
+        text = f"times tell no more than the day: rows count as known when it begins {examples(days)}"
+        fix = "if they are known when it is over, set known_at: end of day in the schema file"
+        findings.append(note("T16", "", text, len(days), fix))
+    return findings
 
 
 def _cycles(relations: Sequence[Relation]) -> list[tuple[str, ...]]:

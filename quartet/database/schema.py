@@ -8,17 +8,19 @@ present, null included, is settled.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from quartet.database.plain_yaml import read_yaml
-from quartet.errors import SchemaError, UsageError, did_you_mean
+from quartet.errors import SchemaError, TimeError, UsageError, did_you_mean
+from quartet.times import PERIODS
 
 Fact = Literal["pkey", "time_col", "available_at", "fkeys"]
 FACTS: frozenset[Fact] = frozenset({"pkey", "time_col", "available_at", "fkeys"})
 MissingTime = Literal["error", "drop", "never_visible"]
+_ENDS = {f"end of {period}": period for period in ("period", *PERIODS)}
 COLUMN_KINDS = ("number", "category", "multicategory", "time", "text", "unused")
 
 
@@ -56,13 +58,19 @@ class ForeignKey:
     def label(self) -> str:
         return ", ".join(self.columns)
 
+    @property
+    def distinct_label(self) -> str:
+        """The label, and the columns it points to: one column may name two unique columns of a table."""
+        return self.label + (f" = {', '.join(self.references)}" if self.references else "")
+
 
 @dataclass(frozen=True)
 class TimeColumn:
     """The column that dates a row, and how its values are to be read.
 
     With `link`, the columns of a foreign key, rows take the time of the row they point to; `column` is
-    empty until `inherit_times` has made it.
+    empty until `inherit_times` has made it. With `end_of` (year, month, day, or period: the smallest part that is
+    written), a row is known when that period is over.
     """
 
     column: str
@@ -72,6 +80,7 @@ class TimeColumn:
     on_missing: MissingTime = "error"
     origin: Origin = DECLARED
     link: tuple[str, ...] = ()
+    end_of: str | None = None
 
 
 @dataclass(frozen=True)
@@ -116,6 +125,7 @@ class Schema:
     val_timestamp: str | None = None
     test_timestamp: str | None = None
     on_dangling: Literal["drop", "error"] | None = None  # None means drop
+    times: Mapping[str, TimeColumn] = field(default_factory=dict)  # of every table that has such a column
 
     @staticmethod
     def read(path: Path, origin: Origin = CONFIRMED) -> Schema:
@@ -137,6 +147,11 @@ class Schema:
         if on_dangling not in ("drop", "error", None):
             raise UsageError("C01", f"{where}: on_dangling is {on_dangling!r}", 'use "drop" or "error"')
         tables = _mapping(content.get("tables"), f"{where}: tables")
+        times = {}
+        for column, fields in _mapping(content.get("times"), f"{where}: times").items():
+            place = f"{where}: times, {column}"
+            _refuse_unknown(_mapping(fields, place), frozenset(_TIME_FIELDS), place)
+            times[str(column)] = _time({**(fields or {}), "time_col": column}, place, origin)
         return Schema(
             {str(name): _table(fields, f"{where}, table {name}", origin) for name, fields in tables.items()},
             name=str(content.get("name") or ""),
@@ -144,7 +159,29 @@ class Schema:
             val_timestamp=_text(content.get("val_timestamp")),
             test_timestamp=_text(content.get("test_timestamp")),
             on_dangling=on_dangling,
+            times=times,
         )
+
+    def with_times_spread(self, columns: Mapping[str, Sequence[str]]) -> Schema:
+        """Returns the schema in which `times` has dated every table of a database that has such a column.
+
+        A table whose own entry says what its time is keeps it; of two such columns the first is taken.
+        """
+        tables = dict(self.tables)
+        for name, own in columns.items():
+            table = tables.get(name, TableSchema())
+            time = next((self.times[column] for column in self.times if column in own), None)
+            if time and not table.time and "time_col" not in table.settled:
+                tables[name] = replace(table, time=time, settled=table.settled | {"time_col"})
+        for column in self.times:
+            if not any(column in own for own in columns.values()):
+                known = {name for own in columns.values() for name in own}
+                raise TimeError(
+                    "T01",
+                    f'times names a column "{column}" that no table has{did_you_mean(column, known)}',
+                    "correct the name in the schema file",
+                )
+        return replace(self, tables=tables)
 
     def corrected_by(self, other: Schema) -> Schema:
         """Returns this schema with everything that `other` settles put in its place."""
@@ -169,10 +206,19 @@ class Schema:
         )
 
 
-_TIME_FIELDS = ("time_unit", "time_format", "timezone", "on_missing_time")
+_TIME_FIELDS = ("time_unit", "time_format", "timezone", "known_at", "on_missing_time")
 _TABLE_FIELDS = frozenset([*FACTS, "time_from", "kinds", *_TIME_FIELDS])
 _SCHEMA_FIELDS = frozenset(
-    ["name", "description", "manifest_version", "val_timestamp", "test_timestamp", "on_dangling", "tables"]
+    [
+        "name",
+        "description",
+        "manifest_version",
+        "val_timestamp",
+        "test_timestamp",
+        "on_dangling",
+        "tables",
+        "times",
+    ]
 )
 
 
@@ -186,11 +232,6 @@ def _table(content: object, where: str, origin: Origin) -> TableSchema:
             raise UsageError(
                 "C01", f"{where}: {lonely[0]} is given without a time_col", "name the time_col too"
             )
-    missing = fields.get("on_missing_time", "error")
-    if missing not in ("error", "drop", "never_visible"):
-        raise UsageError(
-            "C01", f"{where}: on_missing_time is {missing!r}", "use error, drop or never_visible"
-        )
     if time is not None and link is not None:
         raise UsageError("C01", f"{where}: both time_col and time_from are given", "choose one")
     kinds = {str(k): str(v) for k, v in _mapping(fields.get("kinds"), f"{where}: kinds").items()}
@@ -201,15 +242,6 @@ def _table(content: object, where: str, origin: Origin) -> TableSchema:
                 f'{where}: kinds: {column} is "{kind}"{did_you_mean(kind, COLUMN_KINDS)}',
                 f"use {', '.join(COLUMN_KINDS[:-1])} or {COLUMN_KINDS[-1]}",
             )
-    dating = TimeColumn(
-        column="" if time is None else str(time),
-        unit=_text(fields.get("time_unit")),
-        format=_text(fields.get("time_format")),
-        timezone=_text(fields.get("timezone")),
-        on_missing=missing,
-        origin=origin,
-        link=_names(link),
-    )
     return TableSchema(
         primary_key=_names(fields.get("pkey")),
         foreign_keys=tuple(
@@ -217,11 +249,33 @@ def _table(content: object, where: str, origin: Origin) -> TableSchema:
             for columns, targets in _mapping(fields.get("fkeys"), f"{where}: fkeys").items()
             for target in (targets if isinstance(targets, (list, tuple)) else [targets])
         ),
-        time=None if time is None and link is None else dating,
+        time=None if time is None and link is None else _time(fields, where, origin),
         available_at=_text(fields.get("available_at")),
         key_origin=origin,
         settled=frozenset(f for f in FACTS if f in fields or (f == "time_col" and link is not None)),
         kinds=kinds,
+    )
+
+
+def _time(fields: Mapping[Any, Any], where: str, origin: Origin) -> TimeColumn:
+    missing, known_at = fields.get("on_missing_time", "error"), fields.get("known_at")
+    if missing not in ("error", "drop", "never_visible"):
+        raise UsageError(
+            "C01", f"{where}: on_missing_time is {missing!r}", "use error, drop or never_visible"
+        )
+    if known_at is not None and (known_at not in [*_ENDS] or fields.get("time_from") is not None):
+        fix = f"use one of {', '.join(_ENDS)}, with a time_col; for any other moment name its column as available_at"
+        raise UsageError("C01", f"{where}: known_at is {known_at!r}", fix)
+    column = fields.get("time_col")
+    return TimeColumn(
+        column="" if column is None else str(column),
+        unit=_text(fields.get("time_unit")),
+        format=_text(fields.get("time_format")),
+        timezone=_text(fields.get("timezone")),
+        on_missing=missing,
+        origin=origin,
+        link=_names(fields.get("time_from")),
+        end_of=None if known_at is None else _ENDS[known_at],
     )
 
 

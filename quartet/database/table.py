@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -18,7 +19,7 @@ from quartet.database.keys import KeyColumn, KeyMap
 from quartet.database.schema import TableSchema, TimeColumn
 from quartet.errors import SchemaError, TimeError, did_you_mean, examples
 from quartet.findings import Finding, note, warning
-from quartet.times import NEVER, STATIC, to_arrow, to_utc
+from quartet.times import NEVER, PERIODS, STATIC, ParsedTimes, smallest_part, to_arrow, to_utc
 
 _NAME_WORDS = word_set(
     "name title label surname fullname username nickname login handle headline subject caption"
@@ -37,7 +38,8 @@ _HEAD = 2000
 class Table:
     """Rows of one type. `known_at` is when each row became known (`STATIC` if always).
 
-    The time column inside `data` is already UTC nanoseconds. `num_rows_read` counts the rows of the
+    The time column inside `data` is already UTC nanoseconds; `written` has it as the source writes it, where that
+    differs, because links between tables are between written values. `num_rows_read` counts the rows of the
     source, so that rows read = rows here + rows reported as dropped.
     """
 
@@ -46,6 +48,7 @@ class Table:
     schema: TableSchema
     known_at: NDArray[np.int64]
     num_rows_read: int
+    written: Mapping[str, pa.ChunkedArray] = field(default_factory=dict)
 
     @property
     def num_rows(self) -> int:
@@ -66,6 +69,12 @@ class Table:
 
     def key_columns(self, columns: tuple[str, ...]) -> list[KeyColumn]:
         return [KeyColumn.of(self.data[name], f"{self.name}.{name}") for name in columns]
+
+    def written_columns(self, columns: tuple[str, ...]) -> list[KeyColumn]:
+        """Returns key columns as the source writes them."""
+        return [
+            KeyColumn.of(self.written.get(name, self.data[name]), f"{self.name}.{name}") for name in columns
+        ]
 
     @cached_property
     def name_column(self) -> str | None:
@@ -89,9 +98,28 @@ class Table:
         tried = [*((column, _NEARLY) for _, _, column in sorted(ranked)), *repeating]
         return next((column for column, least in tried if _tells_apart(self.data[column], least)), None)
 
+    @cached_property
+    def period(self) -> str | None:
+        """The year, month or day at whose beginning all rows are dated, if their times tell no more than that."""
+        time = self.schema.time
+        if time is None or time.link or time.end_of or self.schema.available_at:
+            return None
+        written = self.written.get(time.column, self.data[time.column])
+        if not pa.types.is_timestamp(written.type):
+            if time.format:
+                return next((part for part in PERIODS if part == smallest_part(time.format)), None)
+            written = self.data[time.column]
+        dates = pc.unique(written.drop_null()).to_numpy(zero_copy_only=False)
+        periods = (
+            name for name, unit in PERIODS.items() if (dates == dates.astype(f"datetime64[{unit}]")).all()
+        )
+        return next(periods, None) if len(dates) > 1 else None
+
     def take(self, rows: NDArray[np.bool_]) -> Table:
         """Returns the table with only the rows of a mask."""
-        return replace(self, data=self.data.filter(pa.array(rows)), known_at=self.known_at[rows])
+        kept = pa.array(rows)
+        written = {name: column.filter(kept) for name, column in self.written.items()}
+        return replace(self, data=self.data.filter(kept), known_at=self.known_at[rows], written=written)
 
     def without(self, columns: set[str]) -> Table:
         """Returns the table without some of its columns, and without the links over them."""
@@ -131,10 +159,10 @@ def build_table(name: str, raw: pa.Table, schema: TableSchema) -> tuple[Table, l
         text = f'table "{name}": {len(odd)} nested or binary columns are not used {examples(odd)}'
         findings.append(note("V09", name, text, len(odd)))
     known_at = np.full(data.num_rows, STATIC, dtype=np.int64)
-    if schema.time is not None:
-        data, known_at, repaired = _timed(name, raw, data, schema, schema.time)
-        findings += repaired
     table = Table(name, data, schema, known_at, num_rows_read=int(raw.num_rows))
+    if schema.time is not None:
+        table, repaired = _timed(table, raw, schema.time)
+        findings += repaired
     if table.primary_key and table.num_rows:
         _check_primary_key(table)
     return table, findings + _row_findings(table)
@@ -166,16 +194,26 @@ def _check_columns(table: str, names: list[str], schema: TableSchema) -> None:
         )
 
 
-def _timed(
-    name: str, raw: pa.Table, data: pa.Table, schema: TableSchema, spec: TimeColumn
-) -> tuple[pa.Table, NDArray[np.int64], list[Finding]]:
-    """Returns the data with its times in UTC, when each row became known, and what was repaired."""
-    known_at = np.full(data.num_rows, STATIC, dtype=np.int64)
+def times_of(
+    name: str, raw: pa.Table, spec: TimeColumn, available_at: str | None
+) -> Iterator[tuple[str, ParsedTimes, NDArray[np.int64]]]:
+    """Yields the columns that date the rows of a table, their instants, and when a row is known by each."""
+    for column in filter(None, (spec.column, available_at)):
+        reading = (raw[column], f"{name}.{column}", spec.unit, spec.format, spec.timezone)
+        parsed = to_utc(*reading)
+        end_of = spec.end_of if column == spec.column else None
+        yield column, parsed, to_utc(*reading, end_of).ns if end_of else parsed.ns
+
+
+def _timed(table: Table, raw: pa.Table, spec: TimeColumn) -> tuple[Table, list[Finding]]:
+    """Returns the table with its times in UTC and when each row became known, and what was repaired."""
+    data, known_at, written = table.data, table.known_at, {}
     missing, findings = np.zeros(data.num_rows, dtype=bool), []
-    for column in filter(None, (spec.column, schema.available_at)):
-        where = f"{name}.{column}"
-        parsed = to_utc(raw[column], where, spec.unit, spec.format, spec.timezone)
-        known_at = np.maximum(known_at, parsed.ns)
+    for column, parsed, known in times_of(table.name, raw, spec, table.schema.available_at):
+        where = f"{table.name}.{column}"
+        known_at = np.maximum(known_at, known)
+        if spec.timezone or not pa.types.is_timestamp(data[column].type):
+            written[column] = data[column]
         data = data.set_column(data.column_names.index(column), column, to_arrow(parsed.ns))
         count = int((parsed.missing & ~missing).sum())  # a row is reported once, whatever it lacks
         missing |= parsed.missing
@@ -189,9 +227,8 @@ def _timed(
         if count:
             done = "dropped" if spec.on_missing == "drop" else "kept, and never visible"
             findings.append(warning("T03", where, f"{text}; {done}", count))
-    if spec.on_missing == "drop" and missing.any():
-        return data.filter(pa.array(~missing)), known_at[~missing], findings
-    return data, known_at, findings
+    table = replace(table, data=data, known_at=known_at, written=written)
+    return table.take(~missing) if spec.on_missing == "drop" and missing.any() else table, findings
 
 
 def _row_findings(table: Table) -> list[Finding]:

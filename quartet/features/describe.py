@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -10,6 +10,7 @@ import yaml
 
 from quartet.database import Database, ForeignKey, Origin, TableSchema, quoted
 from quartet.features.kinds import inspected_kinds
+from quartet.findings import Finding
 from quartet.times import show_instant
 
 
@@ -54,9 +55,13 @@ def describe(database: Database) -> dict[str, Any]:
     }
 
 
-def schema_yaml(database: Database) -> str:
-    """Returns a schema file with every fact, guesses marked by a comment, ready to be corrected."""
-    schema = database.schema
+def schema_yaml(database: Database, advice: Iterable[Finding] = ()) -> str:
+    """Returns a schema file with every fact, guesses marked by a comment, ready to be corrected.
+
+    Findings of the database, and others given as `advice`, stand as comments under the table that they are `where`
+    about (`table` or `table.column`): what to write is in their `fix`.
+    """
+    schema, advice = database.schema, [f for f in (*database.findings, *advice) if f.fix]
     lines = [
         "# Keys, links and times of the database. Correct what is wrong, delete what should be guessed",
         "# anew, write null for none; then give this file as --schema.",
@@ -73,6 +78,8 @@ def schema_yaml(database: Database) -> str:
                 target = f" -> {guess.target}" if guess.target else ""
                 what = f"possible {guess.fact}: {', '.join(guess.columns)}{target}"
                 lines.append(f"    # {_printable(f'{what} ({guess.confidence:.0%}: {guess.why})')}")
+        mine = [f for f in advice if f.where == name or f.where.startswith(f"{name}.")]
+        lines += [f"    # {_printable(f'{f.code} {f.message}: {f.fix}')}" for f in mine]
     return "\n".join(lines) + "\n"
 
 
@@ -84,8 +91,9 @@ def _table_lines(table: TableSchema) -> list[str]:
     else:
         where = f"time_from: {_key(time.link)}" if time.link else f"time_col: {_scalar(time.column)}"
         lines.append(where + _remark(time.origin))
+        known_at = time.end_of and f"end of {time.end_of}"
         options = {"time_unit": time.unit, "time_format": time.format, "timezone": time.timezone}
-        lines += [f"{field}: {_scalar(value)}" for field, value in options.items() if value]
+        lines += [f"{field}: {_scalar(v)}" for field, v in {**options, "known_at": known_at}.items() if v]
         lines += [f"on_missing_time: {time.on_missing}"] if time.on_missing != "error" else []
     lines += [f"available_at: {_scalar(table.available_at)}"] if table.available_at else []
     same: dict[str, list[ForeignKey]] = {}  # several links over the same columns have to share one line

@@ -74,6 +74,12 @@ def pattern_of(format: str, where: str) -> str:
     return f"^{pattern.replace('{1,2}', '{2}') if is_run_together else pattern}$"
 
 
+def smallest_part(format: str) -> str:
+    """Returns the smallest part of a time that a format gives: `year` of '%Y', `day` of '%d/%m/%Y'."""
+    given = {_DIRECTIVES[letter][0] for letter in re.findall("%(.)", format) if letter in _DIRECTIVES}
+    return [part for part in _ISO_PARTS if part in given and part != "offset"][-1]
+
+
 def rearranged(text: pa.Array, format: str, where: str) -> pa.Array:
     """Returns the texts in ISO 8601 form, null where they are not of the format."""
     groups = pc.extract_regex(text, pattern=pattern_of(format, where))

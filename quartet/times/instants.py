@@ -15,6 +15,7 @@ NEVER = int(np.iinfo(np.int64).max)  # never known
 SECOND = 10**9
 DAY = 86_400 * SECOND
 UNITS = {"s": SECOND, "ms": 10**6, "us": 10**3, "ns": 1}
+PERIODS = {"year": "Y", "month": "M", "day": "D"}  # as NumPy calls them
 
 # The whole years that int64 nanoseconds hold. A local time may lie up to a day outside them.
 FIRST = int(np.datetime64("1678-01-01", "ns").astype(np.int64))

@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from quartet.errors import TimeError, UsageError, did_you_mean, examples
-from quartet.times.formats import pattern_of, rearranged
+from quartet.times.formats import pattern_of, rearranged, smallest_part
 from quartet.times.instants import (
     DAY,
     END,
@@ -31,6 +31,7 @@ from quartet.times.instants import (
     FIRST,
     FIRST_LOCAL,
     NEVER,
+    PERIODS,
     SECOND,
     UNITS,
     Int64s,
@@ -60,6 +61,7 @@ class _Column:
     unit: str | None
     format: str | None
     timezone: str | None
+    period: str | None = None
 
     def shown(self, row: int) -> str:
         cell = self.cells[row]
@@ -95,11 +97,14 @@ def to_utc(
     unit: str | None = None,
     format: str | None = None,
     timezone: str | None = None,
+    end_of: str | None = None,
 ) -> ParsedTimes:
     """Returns the instants of a column, exact to the nanosecond, by the rules at the top of this file.
 
     `where` names the column in messages. What is said of another kind of column is checked and has
-    no effect: `unit` is for numbers, `format` for text, `timezone` for times without a zone.
+    no effect: `unit` is for numbers, `format` for text, `timezone` for times without a zone. With `end_of`, each
+    instant is the end of its year, month or day by the clocks of the zone; `period` is the smallest part of the
+    format, and for dates the day.
     """
     if unit is not None and unit not in UNITS:
         raise UsageError("C01", f'{where}: unknown time_unit "{unit}"{did_you_mean(unit, UNITS)}')
@@ -108,8 +113,17 @@ def to_utc(
     # "localtime" is the zone of the machine: another machine would read other times.
     if timezone is not None and timezone not in (zones := available_timezones() - {"localtime"}):
         raise UsageError("C01", f'{where}: unknown timezone "{timezone}"{did_you_mean(timezone, zones)}')
-    source = _Column(_plain(column), where, unit, format, timezone)
-    kind = source.cells.type
+    cells = _plain(column)
+    kind = cells.type
+    if end_of == "period":
+        end_of = "day" if pa.types.is_date(kind) else smallest_part(format) if format else None
+        if end_of not in PERIODS:
+            raise UsageError(
+                "C01",
+                f"{where}: known_at is the end of a period, but neither the type ({kind}) nor a time_format says which",
+                "say known_at: end of year, end of month or end of day",
+            )
+    source = _Column(cells, where, unit, format, timezone, end_of)
     if _is_text(kind):
         return _from_text(source, source.cells)
     if pa.types.is_integer(kind) or pa.types.is_floating(kind):
@@ -151,9 +165,8 @@ def _from_stamps(source: _Column) -> ParsedTimes:
     missing = _filled(cells.is_null(), False)
     counts = _filled(cells.view(pa.int32() if unit == "D" else pa.int64()), 0)
     ns = _scaled(counts, DAY if unit == "D" else UNITS[unit], source)
-    if getattr(cells.type, "tz", None) is None:
-        ns = _localised(ns, ~missing, source)
-    return _parsed(ns, missing, source)
+    is_local = np.full(len(cells), getattr(cells.type, "tz", None) is None)
+    return _parsed(_localised(ns, is_local & ~missing, source), missing, source)
 
 
 def _unit_of(kind: pa.DataType) -> str:
@@ -171,7 +184,14 @@ def _scaled(counts: Any, per_unit: int, source: _Column, fix: str = "") -> Int64
 
 
 def _localised(ns: Int64s, local: Mask, source: _Column) -> Int64s:
-    """Returns UTC of the times marked as local; one that a clock change repeats or skips is refused."""
+    """Returns UTC of the times marked as local, or of the ends of their periods.
+
+    A local time that a clock change repeats or skips is refused.
+    """
+    if source.period is not None:
+        source.refuse_outside(ns >= END)  # the end of such a period would wrap around
+        unit = f"datetime64[{PERIODS[source.period]}]"
+        ns = (ns.astype("datetime64[ns]").astype(unit) + 1).astype("datetime64[ns]").astype(np.int64)
     if source.timezone is None or not local.any():
         return ns
     offsets, jumps = local_offsets(source.timezone, ns[local] // SECOND)
@@ -207,7 +227,8 @@ def _counted_from_1970(numbers: Any, missing: Mask, source: _Column) -> ParsedTi
     if source.unit is None:
         what = f"{source.where} holds numbers without a unit {source.examples(~missing)}"
         raise TimeError("T07", what, advice or "say time_unit: s, ms, us or ns")
-    return _parsed(_scaled(numbers, UNITS[source.unit], source, advice), missing, source, advice)
+    ns = _localised(_scaled(numbers, UNITS[source.unit], source, advice), np.zeros_like(missing), source)
+    return _parsed(ns, missing, source, advice)
 
 
 def _whole_numbers(source: _Column) -> Int64s:
@@ -306,8 +327,8 @@ def _read_iso(iso: pa.Array, missing: Mask, source: _Column) -> Int64s:
         ns: Int64s = _filled(stamps.view(pa.int64()), 0).astype(np.int64, copy=False)
         return ns
 
-    local_ns = _localised(read(local, pa.timestamp("ns")), local, source)
-    return np.where(aware, read(aware, pa.timestamp("ns", "UTC")), local_ns)
+    utc = read(aware, pa.timestamp("ns", "UTC"))
+    return _localised(np.where(aware, utc, read(local, pa.timestamp("ns"))), local, source)
 
 
 # --- single times ---------------------------------------------------------------------------------

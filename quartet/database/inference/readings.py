@@ -18,6 +18,8 @@ TIME_WORDS = word_set(
 _EPOCH_WORDS = word_set(
     "date time datetime timestamp ts at dt dat epoch unix created inserted occurred recorded"
 )
+_YEAR_WORDS = word_set("year yr season")
+_YEARS = (1800, 2100)
 _GLUED = ("timestamp", "datetime", "date", "time")
 _EPOCHS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _EPOCH_SECONDS = (631_152_000, 4_102_444_800)  # 1990 to 2100
@@ -64,6 +66,14 @@ def reading_of(column: Column) -> Reading | None:
             return Reading(f"number of {unit} since 1970", unit=unit, trust=0.97)
     is_day = low >= 1900_01_01 and all(_parses(str(day), "%Y%m%d") for day in (low, high, *column.sample()))
     return Reading("number written YYYYMMDD", format="%Y%m%d", trust=0.95) if is_day else None
+
+
+def is_year(column: Column) -> bool:
+    """Whether a column of whole numbers is named like a year and holds nothing else."""
+    if column.kind != "integer" or not len(column.cells) or not _YEAR_WORDS & set(split(column.name)):
+        return False
+    low, high = pc.min_max(column.cells).as_py().values()
+    return bool(low >= _YEARS[0] and high <= _YEARS[1])
 
 
 def _text_reading(column: Column) -> Reading | None:

@@ -15,12 +15,13 @@ import pyarrow.compute as pc
 
 from quartet.database.inference.evidence import ACCEPT, LIST, Column, Possible
 from quartet.database.inference.names import Noun, singular, split, word_set
-from quartet.database.inference.readings import TIME_WORDS, Reading, reading_of, time_words
+from quartet.database.inference.readings import TIME_WORDS, Reading, is_year, reading_of, time_words
 from quartet.database.schema import TimeColumn, inferred
 
 _MARGIN = 0.06  # two columns that are closer than this are equally good
 _NOT_SURE = 0.6
-_GOOD, _BEGINS, _REFUSED = 0.93, 0.8, 0.45
+_GOOD, _BEGINS, _REFUSED, _A_YEAR = 0.93, 0.8, 0.45, 0.5
+_YEAR_FIX = "time_format: '%Y', known_at: end of year"
 
 # Not when the row became known: of a person, of the future, or a later change of the row.
 _OTHER_MEANING = word_set(
@@ -70,11 +71,15 @@ def guess_time(
     """
     readings = [(column, reading) for column in columns if (reading := reading_of(column)) is not None]
     hopeful = [column for column, _ in readings if _meaning(column.name, noun)[0] != _REFUSED]
-    candidates = [_candidate(c, reading, noun, is_linked, hopeful == [c]) for c, reading in readings]
-    candidates = [  # a column that only repeats the days of another, and leaves out the hour, is none
+    only = "the only time of its table" + (" that may be it" if len(readings) > 1 else "")
+    candidates = [_candidate(c, r, noun, is_linked, only if hopeful == [c] else "") for c, r in readings]
+    candidates = [  # a column that only repeats the days of one as good, and leaves out the hour, is none
         c
         for c in candidates
-        if not any(_are_days_of(c.column, other.column) for other in candidates if other is not c)
+        if not any(
+            other is not c and other.confidence >= c.confidence and _are_days_of(c.column, other.column)
+            for other in candidates
+        )
     ]
     candidates.sort(key=lambda candidate: -candidate.confidence)
     best = candidates[0] if candidates and candidates[0].confidence >= ACCEPT else None
@@ -90,6 +95,12 @@ def guess_time(
         for c in candidates
         if c is not best and c.confidence >= LIST
     ]
+    if best is None and not hopeful and is_linked:  # a year is better than no time at all, if the user agrees
+        possible += [
+            Possible(column.table, "time_col", (column.name,), None, _A_YEAR, f"a year: {_YEAR_FIX}")
+            for column in columns
+            if is_year(column) and _meaning(column.name, noun)[0] != _REFUSED
+        ]
     if best is None:
         return None, possible
     origin, reading = inferred(best.confidence, best.why), best.reading
@@ -105,10 +116,10 @@ def _are_days_of(days: Column, times: Column) -> bool:
     return bool(pc.all(same_day).as_py()) and not fine.equals(coarse)
 
 
-def _candidate(column: Column, reading: Reading, noun: Noun, is_linked: bool, is_alone: bool) -> _Candidate:
+def _candidate(column: Column, reading: Reading, noun: Noun, is_linked: bool, only: str) -> _Candidate:
     strength, why = _meaning(column.name, noun)
     if strength == 0:
-        strength, why = _unknown_meaning(column, is_linked, is_alone)
+        strength, why = _unknown_meaning(column, is_linked, only)
     missing = column.num_missing / column.num_rows
     strength *= reading.trust * (1 - missing)
     reasons = [reading.kind, why]
@@ -120,22 +131,25 @@ def _candidate(column: Column, reading: Reading, noun: Noun, is_linked: bool, is
     return _Candidate(column, reading, round(strength, 2), ", ".join(reasons))
 
 
-def _unknown_meaning(column: Column, is_linked: bool, is_alone: bool) -> tuple[float, str]:
-    """Returns what a name without a known meaning is worth: little, unless nothing else can be the time."""
-    if not is_alone:
+def _unknown_meaning(column: Column, is_linked: bool, only: str) -> tuple[float, str]:
+    """Returns what a name without a known meaning is worth: little, unless nothing else can be the time.
+
+    `only` says so, in words.
+    """
+    if not only:
         return _NOT_SURE, "one of several times"
     words = time_words(column.name)
     if words[-1:] == ("at",):
-        return 0.85, "the only time of its table"
+        return 0.85, only
     if is_linked and words[-1:] and words[-1] in TIME_WORDS:
-        return 0.75, "the only time of a table that points to others"
+        return 0.75, f"{only}, which points to others"
     cells = column.cells
     is_sorted = (
         column.kind == "time" and len(cells) > 1 and pc.all(pc.less_equal(cells[:-1], cells[1:])).as_py()
     )
     if is_linked and is_sorted:
-        return 0.72, "the only time of a table that points to others, and in its order"
-    return _NOT_SURE, "the only time of its table"
+        return 0.72, f"{only}, which points to others and is in its order"
+    return _NOT_SURE, only
 
 
 def _meaning(name: str, noun: Noun) -> tuple[float, str]:

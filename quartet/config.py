@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import Field, asdict, dataclass, field, fields, replace
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, get_args
 
 from quartet.causal import TimeRule
 from quartet.errors import UsageError, did_you_mean
@@ -23,7 +23,7 @@ from quartet.machine import Precision
 from quartet.registry import MODELS, model_row
 from quartet.times import SECOND, parse_length
 
-Protocol = Literal["frozen", "rolling"]
+Protocol = Literal["auto", "frozen", "rolling", "clamped"]
 Branch = Literal["feature", "topology", "temporal", "collab"]
 BRANCHES: tuple[Branch, ...] = ("feature", "topology", "temporal", "collab")
 PRESETS = ("small", "paper", "paper-val")
@@ -263,7 +263,10 @@ class Recipe(_Settings):
         "sentence",
     )
     protocol: Protocol = _choice(
-        "frozen", "the database ends at the test cut-off, or at each seed's time", "frozen", "rolling"
+        "auto",
+        "where the database ends: at the test cut-off (frozen; clamped asks as of that moment, too), or at each "
+        "seed's own time (rolling); auto: frozen, where all seeds exist by then",
+        *get_args(Protocol),
     )
     precision: Precision = _choice("auto", "the floating-point type of the network", "auto", "fp32", "bf16")
     time_limit: float | None = _number(

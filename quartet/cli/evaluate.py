@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from quartet.cli.options import DeviceName, EvaluationProtocol, Json, SchemaFile, open_database
+from quartet.cli.options import DeviceName, Json, ProtocolName, SchemaFile, open_database
 
 
 def evaluate(
@@ -23,7 +23,7 @@ def evaluate(
     ] = None,
     schema: SchemaFile = None,
     split: Annotated[Literal["val", "test"], typer.Option(help="Which rows to judge by.")] = "test",
-    protocol: EvaluationProtocol = None,
+    protocol: ProtocolName = None,
     device: DeviceName = "auto",
     json: Json = False,
 ) -> None:

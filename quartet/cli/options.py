@@ -44,9 +44,13 @@ Preset = Annotated[
         "selects. Or a recipe's .toml file, as `quartet tune` writes it.",
     ),
 ]
-EvaluationProtocol = Annotated[
-    Literal["frozen", "rolling"] | None,
-    typer.Option(help="frozen: the database ends at the test cut-off; rolling: at each seed's time."),
+ProtocolName = Annotated[
+    Literal["auto", "frozen", "rolling", "clamped"] | None,
+    typer.Option(
+        help="Where the database ends for a seed. frozen: at the test cut-off, as in published figures; rolling: at "
+        "the seed's own time, as in use; clamped: at the cut-off, and asked as of then; auto (default): frozen, or "
+        "rolling where test asks about rows that do not exist at the cut-off."
+    ),
 ]
 DeviceName = Annotated[
     Literal["auto", "cpu", "cuda", "mps"], typer.Option(help="auto: a GPU where there is one.")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
 from quartet.cli.options import (
     Changes,
     PastLabels,
+    ProtocolName,
     SchemaFile,
     Source,
     TaskName,
@@ -22,10 +23,7 @@ def sample(
     source: Source,
     name: TaskName,
     schema: SchemaFile = None,
-    protocol: Annotated[
-        Literal["frozen", "rolling"],
-        typer.Option(help="frozen: the database ends at the test cut-off; rolling: at each seed's time."),
-    ] = "frozen",
+    protocol: ProtocolName = None,
     past_labels: PastLabels = False,
     change: Changes = None,
     cache: Annotated[
@@ -46,12 +44,12 @@ def sample(
     from quartet.tasks import SPLITS
 
     config = SamplingConfig().changed(**changes_from_text(change or []))
-    task = task.with_past_labels(protocol) if past_labels else task
+    task = task.under(protocol or "auto", past_labels)
     graph, folder = TemporalGraph.build(task.database), cache or default_cache()
     sampled = {}
     for split in SPLITS:
-        view = SamplingView(graph, task.seeds_under(protocol, split), config)
-        context = task_context(task, graph, config, split, protocol, folder, view)
+        view = SamplingView(graph, task.asked_seeds(split), config)
+        context = task_context(task, graph, config, split, folder, view)
         sampled[split] = (context, view.seconds)
     console().print(contexts_view(sampled, config))
     say(f"Contexts are in {folder}")

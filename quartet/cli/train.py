@@ -15,6 +15,7 @@ from quartet.cli.options import (
     ModelName,
     PastLabels,
     Preset,
+    ProtocolName,
     SchemaFile,
     Source,
     TaskName,
@@ -31,6 +32,7 @@ def train(
     model: ModelName = None,
     preset: Preset = "small",
     past_labels: PastLabels = False,
+    protocol: ProtocolName = None,
     change: Changes = None,
     time_limit: Annotated[
         str | None, typer.Option(metavar="LENGTH", help="Stop training after so long, e.g. `10m`.")
@@ -63,6 +65,7 @@ def train(
 
     limit = [f"time_limit={time_limit}"] if time_limit else []
     settings = changes_from_text([*(change or []), *limit]) | ({"past_labels": True} if past_labels else {})
+    settings |= {"protocol": protocol} if protocol else {}
     loaded = open_database(source, schema).task(task)
     listener = JsonTraining() if json else TrainingView(is_quiet())
     with stop_on_signal() as must_stop:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from quartet.config import Protocol, SamplingConfig
+from quartet.config import SamplingConfig
 from quartet.contexts.cachefile import FORMAT, HEADER_SIZE, VERSION, cannot_write, open_cache, write_cache
 from quartet.contexts.context import FIELDS, Array, Context
 from quartet.contexts.sampling import sample
@@ -34,13 +34,12 @@ def task_context(
     graph: TemporalGraph,
     config: SamplingConfig,
     split: Split,
-    protocol: Protocol = "frozen",
     folder: Path | None = None,
     listener: Listener = SILENT,
 ) -> Context:
     """Returns the contexts of one split of a task, from the cache or sampled into it."""
-    seeds = task.seeds_under(protocol, split)
-    return cached_sample(graph, seeds, config, folder or default_cache(), f"{task.name}-{split}", listener)
+    seeds, folder = task.asked_seeds(split), folder or default_cache()
+    return cached_sample(graph, seeds, config, folder, f"{task.name}-{split}", listener)
 
 
 def cached_sample(

@@ -4,10 +4,12 @@ from quartet.database.columns import canonical, is_plain
 from quartet.database.database import Database
 from quartet.database.hashing import digest_column, hash_rows, is_hashable, mix, salt_of
 from quartet.database.inference.evidence import Possible
+from quartet.database.inference.hindsight import read_differently
 from quartet.database.inference.names import singular, split, word_set
-from quartet.database.keys import KeyColumn
+from quartet.database.keys import NO_SUCH_KEY, KeyColumn, KeyMap
 from quartet.database.plain_yaml import read_yaml
 from quartet.database.readers.address import hide_passwords
+from quartet.database.readers.read import read_table
 from quartet.database.relations import Relation
 from quartet.database.schema import (
     COLUMN_KINDS,
@@ -24,9 +26,11 @@ from quartet.database.table import Table
 __all__ = [
     "COLUMN_KINDS",
     "FACTS",
+    "NO_SUCH_KEY",
     "Database",
     "ForeignKey",
     "KeyColumn",
+    "KeyMap",
     "Origin",
     "Possible",
     "Relation",
@@ -42,6 +46,8 @@ __all__ = [
     "is_plain",
     "mix",
     "quoted",
+    "read_differently",
+    "read_table",
     "read_yaml",
     "salt_of",
     "singular",

@@ -23,6 +23,7 @@ from quartet.database.readers.read import read_source
 from quartet.database.relations import Relation, relate, structure_findings
 from quartet.database.schema import Schema, TableSchema
 from quartet.database.table import Table, build_table
+from quartet.database.told import read_as_told
 from quartet.errors import SchemaError, UsageError, did_you_mean
 from quartet.findings import Finding
 from quartet.times import NEVER, show_instant
@@ -39,6 +40,7 @@ class Database:
     possible: tuple[Possible, ...] = ()
     location: str = ""
     task_folder: Path | None = None
+    untyped: frozenset[str] = frozenset()
 
     @staticmethod
     def load(source: object, schema: Schema | Mapping[str, Any] | str | Path | None = None) -> Database:
@@ -67,14 +69,19 @@ class Database:
         columns = {name: table.column_names for name, table in raw.tables.items()}
         known = known.with_times_spread(columns)
         known = known.corrected_by(schema.with_times_spread(columns)) if schema is not None else known
-        known, possible = infer(raw.tables, _resolved(known, raw.tables))
-        tables, known = inherit_times(raw.tables, known)
+        tables, findings = {}, list(raw.findings)
+        for name, table in raw.tables.items():
+            tables[name], noticed = read_as_told(name, table, known.tables[name], name in raw.untyped)
+            findings += noticed
+        known, possible = infer(tables, _resolved(known, tables))
+        tables, known = inherit_times(tables, known)
         return Database.build(
             tables,
             known,
             location=raw.location,
             task_folder=raw.task_folder,
-            findings=raw.findings,
+            findings=findings,
+            untyped=raw.untyped,
             possible=tuple(possible),
         )
 

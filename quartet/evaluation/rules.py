@@ -103,7 +103,7 @@ class PastLabels:
         return _scores(np.where(weight, total / np.where(weight, weight, 1.0), self.prior))
 
     def knowing(self, labels: Seeds) -> PastLabels:
-        if self.task.past_labels is not None:  # it has all of them already
+        if self.task.past_labels:  # it has all of them already
             return self
         known = self.known.joined_with(labels)
         return PastLabels.of(self.name, self.task, known, self.most, self.num_pseudo, self.prior)

@@ -22,7 +22,7 @@ from quartet.runs.checkpoint import Checkpoint
 from quartet.runs.run import Run
 from quartet.runs.show import evaluation_grid
 from quartet.tasks import Split, Task
-from quartet.training import View, recipe_task
+from quartet.training import View
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -98,11 +98,11 @@ def evaluate(
     The protocol is that of the first unless one is given. Scores are those that a run kept or, under another protocol
     than it was trained with, live ones.
     """
-    protocol = protocol or members[0][0].recipe.protocol
+    protocol = task.under(protocol or members[0][0].recipe.protocol).protocol
     names = ", ".join(run.folder.name if run else checkpoint.task.name for checkpoint, run in members)
     labels = task.vault.open(f"evaluate {names}") if split == "test" else task.seeds(split).target
     target = np.asarray(labels)
-    tasks = {c.recipe.past_labels: recipe_task(task, c.recipe, protocol) for c, _ in members}
+    tasks = {c.recipe.past_labels: task.under(protocol, c.recipe.past_labels) for c, _ in members}
 
     @lru_cache(maxsize=1)  # of one model for its scores and the rules; of many, not all in memory at once
     def view_of(checkpoint: Checkpoint) -> View:
@@ -112,15 +112,15 @@ def evaluate(
 
     def scores_of(checkpoint: Checkpoint, run: Run | None) -> Scores:
         if run is not None and protocol == checkpoint.recipe.protocol:
-            return run.kept_scores(split)
-        seeds = tasks[checkpoint.recipe.past_labels].seeds_under(protocol, split)
-        return checkpoint.output.scores(checkpoint.model.logits(view_of(checkpoint), seeds, listener))
+            return run.kept_scores(split, task)
+        seeds = tasks[checkpoint.recipe.past_labels].asked_seeds(split)
+        return checkpoint.scores(checkpoint.model.logits(view_of(checkpoint), seeds, listener))
 
     scores = _named([c for c, _ in members], [scores_of(*member) for member in members])
     model = next(iter(scores))
     # The rules know what some member knows: with past labels, all labels that the database tells.
     has_past_labels, task = max(tasks.items())
-    seeds = task.seeds_under(protocol, split)
+    seeds = task.asked_seeds(split)
     if with_rules:
         knowing_most = next(c for c, _ in members if c.recipe.past_labels == has_past_labels)
         rules = fit_rules(task, view_of(knowing_most).features, listener)
@@ -140,7 +140,7 @@ def score_on_test(run: Run, task: Task) -> tuple[str, float]:
     """Returns the task's main metric and its value on test by the scores that a run kept; without rules."""
     target = np.asarray(task.vault.open(f"score {run.folder.name}"))
     metric = main_metric(task.spec.type)
-    value = measures(task.spec.type, target, run.kept_scores("test"), num_resamples=0)[metric].value
+    value = measures(task.spec.type, target, run.kept_scores("test", task), num_resamples=0)[metric].value
     return metric, float("nan") if value is None else value
 
 

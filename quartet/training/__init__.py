@@ -7,7 +7,7 @@ times, N tables, A archetypes, Z latents, D width, H heads, M the width inside a
 
 from quartet.training.accumulate import backward_by_group
 from quartet.training.cost import duration
-from quartet.training.data import TrainingData, View, graph_of, recipe_task
+from quartet.training.data import TrainingData, View, graph_of
 from quartet.training.memory import step_tensor_bytes, weight_bytes
 from quartet.training.model import Epoch, Fitted, Model, Training
 from quartet.training.network import Encoded, ModelSchema, Network
@@ -33,7 +33,6 @@ __all__ = [
     "graph_of",
     "output_from_dict",
     "output_to_dict",
-    "recipe_task",
     "step_tensor_bytes",
     "weight_bytes",
 ]

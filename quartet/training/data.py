@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from quartet.config import Protocol, Recipe
+from quartet.config import Recipe
 from quartet.contexts import Context, sample, task_context
 from quartet.database import Database
 from quartet.evaluation import check_selectable, main_metric
@@ -69,11 +69,6 @@ class View:
             yield sample(self.graph, part, self.recipe.sampling, torch.get_num_threads())
 
 
-def recipe_task(task: Task, recipe: Recipe, protocol: Protocol | None = None) -> Task:
-    """Returns the task as a recipe sees it: with past labels or without, under its protocol or another."""
-    return task.with_past_labels(protocol or recipe.protocol) if recipe.past_labels else task
-
-
 @dataclass(eq=False)
 class TrainingData:
     """What a model is fitted to and validated with. Test labels are not among it."""
@@ -94,7 +89,7 @@ class TrainingData:
         Validation labels by which no model could be selected are an error.
         """
         check_selectable(task.spec.type, np.asarray(task.seeds("val").target))
-        task = recipe_task(task, recipe)
+        task = task.under(recipe.protocol, recipe.past_labels)
         for finding in task.database.findings[len(task.full_database.findings) :]:
             listener.finding(finding)
         features = FeatureTable.fit(
@@ -111,8 +106,8 @@ class TrainingData:
 
     @cached_property
     def seeds(self) -> dict[Split, Seeds]:
-        """Returns the seeds of each split at the times up to which they may look."""
-        return {split: self.task.seeds_under(self.recipe.protocol, split) for split in SPLITS}
+        """Returns the seeds of each split at the times as of which they are asked."""
+        return {split: self.task.asked_seeds(split) for split in SPLITS}
 
     def labels(self, split: Split) -> NDArray[Any]:
         return np.asarray(self.task.seeds(split).target)
@@ -127,8 +122,8 @@ class TrainingData:
         """Returns the contexts of a split, sampled once and then mapped from the cache."""
         if split not in self._contexts:
             self._contexts[split] = task_context(
-                self.task, self.view.graph, self.recipe.sampling, split, self.recipe.protocol, self.cache, self.listener
-            )  # fmt: skip
+                self.task, self.view.graph, self.recipe.sampling, split, self.cache, self.listener
+            )
         return self._contexts[split]
 
     @cached_property

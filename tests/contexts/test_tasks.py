@@ -49,8 +49,8 @@ def test_the_second_time_contexts_come_from_the_cache(
 ) -> None:
     """The listener is told of none done before any work, and of nothing where there is none."""
     first, again = Told(), Told()
-    contexts = [task_context(task, graph, CONFIG, "val", "frozen", tmp_path, told) for told in (first, again)]
-    live = sample(graph, task.seeds_under("frozen", "val"), CONFIG)
+    contexts = [task_context(task, graph, CONFIG, "val", tmp_path, told) for told in (first, again)]
+    live = sample(graph, task.under("frozen").asked_seeds("val"), CONFIG)
     assert first.progressed == [("contexts of churn-val", done) for done in (0, len(live))]
     assert again.progressed == []
     for name, array in live.arrays.items():

@@ -130,13 +130,13 @@ def test_more_labels_can_be_given() -> None:
     assert rule.predict(seeds).tolist() == [SHARE, SHARE, SHARE, 5 / 8]
 
 
-def test_a_frozen_seed_looks_from_the_test_cut_off() -> None:
+def test_a_clamped_seed_looks_from_the_test_cut_off() -> None:
     """Even if it is given the labels of test, it knows none of them."""
     labels = [*DRAWN, ("dan", 80, 1), ("dan", 90, 0)]
     task = label_task(labels)
     rule = entity_mean(task).knowing(labelled(("dan", 80, 1), ("dan", 90, 0)))
-    assert rule.predict(task.seeds_under("frozen", "test")).tolist() == [SHARE, SHARE]
-    assert rule.predict(task.seeds_under("rolling", "test")).tolist() == [SHARE, 1.0]
+    assert rule.predict(task.under("clamped").asked_seeds("test")).tolist() == [SHARE, SHARE]
+    assert rule.predict(task.under("rolling").asked_seeds("test")).tolist() == [SHARE, 1.0]
 
 
 def test_recommendations_have_no_mean() -> None:
@@ -234,7 +234,7 @@ def test_the_last_labels_of_drivers(name: str) -> None:
     test = task.seeds("test")
 
     def main(rule: PastLabels, protocol: str) -> float | None:
-        scores = rule.predict(task.seeds_under(protocol, "test"))  # type: ignore[arg-type]
+        scores = rule.predict(task.under(protocol).asked_seeds("test"))  # type: ignore[arg-type]
         return next(iter(measures(task.spec.type, target, scores, num_resamples=0).values())).value  # type: ignore[arg-type]
 
     assert rule.num_pseudo == 2.0

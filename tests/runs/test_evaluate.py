@@ -95,10 +95,11 @@ def test_under_the_other_protocol_the_model_is_asked_anew(recipe: object, folder
 def test_rolling_seeds_see_more_than_frozen_ones(folder: Path) -> None:
     task = churn(num_eval_timestamps=2)
     model = fit(task, recipe=TREES, runs=folder, listener=Heard())
-    live = model.on(task.full_database, listener=Heard())
-    for protocol in ("frozen", "rolling"):
+    whole, end = task.full_database, task.splits.test
+    for protocol, database in (("frozen", whole.upto(end)), ("rolling", whole), ("clamped", whole)):
+        live = model.on(database, listener=Heard())
         found = model.evaluate(protocol=protocol, rules=False, listener=Heard())
-        seeds = task.seeds_under(protocol, "test")
+        seeds = task.under(protocol).asked_seeds("test")
         customers = [f"C{node - task.full_database.offsets['customers']:02d}" for node in seeds.node]
         scores = live.predict(customers, seeds.time.tolist()).table["score"].to_numpy()
         labels = np.asarray(task.vault.open("compare with the evaluation"))

@@ -27,7 +27,7 @@ from quartet.evaluation import fit_rules, measures
 from quartet.features import FeatureTable
 from quartet.runs import LiveModel, TrainedModel, fit, load
 from quartet.tasks import Task
-from quartet.training import Trainer, TrainingData, recipe_task
+from quartet.training import Trainer, TrainingData
 from tests.known_labels import WINDOW, counted, known
 from tests.shop import DAY, day
 from tests.tasks.small import small_shop
@@ -285,7 +285,7 @@ def test_live_predictions_of_test_are_those_of_the_run_on_a_forecast(model: Trai
     assert alone == pytest.approx(kept["score"].to_pylist()[some], abs=1e-6)
     last = int(task.seeds("test").time.max())
     seen = [row for row in known(live.views[0].database) if row[1] <= last]
-    assert seen == known(recipe_task(task, model.recipe).database)
+    assert seen == known(task.under(model.recipe.protocol, model.recipe.past_labels).database)
 
 
 @pytest.mark.parametrize("number", [0, 1])
@@ -304,7 +304,7 @@ def test_a_grown_database_has_newly_known_labels(model: TrainedModel, task: Task
     later, end = grown(database, 30), database.span[1] + 30 * DAY
     live = model.on(later, listener=Heard())
     assert set(nanoseconds(live.predict().table)) == {end}
-    before = {at - WINDOW for _, at, _ in known(task.with_past_labels("frozen").database)}
+    before = {at - WINDOW for _, at, _ in known(task.under("frozen", past_labels=True).database)}
     after = range(test, end - WINDOW + 1, WINDOW)
     assert after[-1] > database.span[1]
     assert known(live.views[0].database) == counted(later, [*before, *after])
@@ -318,13 +318,13 @@ def test_questions_before_any_label_is_known_are_answered(model: TrainedModel, t
     assert np.isfinite(scores["score"].to_numpy()).all()
 
 
-@pytest.mark.parametrize("protocol", ["frozen", "rolling"])
+@pytest.mark.parametrize("protocol", ["clamped", "rolling"])
 def test_evaluation_knows_the_past_labels_of_its_protocol(
     model: TrainedModel, task: Task, protocol: Any
 ) -> None:
     """Asked anew under another protocol than that of training, and with rules that know as much."""
     rows = model.evaluate(protocol=protocol, listener=Heard()).rows
-    seeds = task.seeds_under(protocol, "test")
+    seeds = task.under(protocol).asked_seeds("test")
     customers = [f"C{node - task.full_database.offsets['customers']:02d}" for node in seeds.node]
     live = model.on(task.full_database, listener=Heard()).predict(customers, seeds.time.tolist())
     labels = np.asarray(task.vault.open("compare with the evaluation"))
@@ -334,7 +334,7 @@ def test_evaluation_knows_the_past_labels_of_its_protocol(
         return pytest.approx(found["brier"].value, abs=1e-12)
 
     assert rows[0].measures["brier"].value == brier(live.table["score"])
-    knowing = task.with_past_labels(protocol)
+    knowing = task.under(protocol, past_labels=True)
     (rule,) = (
         rule
         for rule in fit_rules(knowing, FeatureTable.fit(knowing.database, task.splits.val))

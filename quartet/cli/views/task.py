@@ -9,12 +9,11 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from quartet.cli.views.database import findings_view
-from quartet.config import Protocol
 from quartet.drawing import cell, new_grid
 from quartet.findings import Finding, warning
 from quartet.graph import TemporalGraph
-from quartet.tasks import SPLITS, Split, Task, balance, lint
-from quartet.times import show_instant, show_length
+from quartet.tasks import SPLITS, Split, Task, balance
+from quartet.times import NEVER, show_instant, show_length
 
 
 def task_view(task: Task, graph: TemporalGraph) -> RenderableType:
@@ -31,23 +30,21 @@ def task_view(task: Task, graph: TemporalGraph) -> RenderableType:
         cell(spec.description or "", "dim"),
         cell(f"Entity: {spec.entity_table}. {cut_offs}{proposed}."),
     ]
-    findings = [finding for split in SPLITS for finding in task.findings(split)]
-    findings += [finding for split in SPLITS for finding in _no_history_findings(task, graph, split)]
-    return Group(*lines, Text(), _splits(task, graph), Text(), findings_view([*findings, *lint(task)]))
+    findings = [finding for split in SPLITS for finding in _no_history_findings(task, graph, split)]
+    return Group(*lines, Text(), _splits(task, graph), Text(), findings_view([*findings, *task.check()]))
 
 
 def _splits(task: Task, graph: TemporalGraph) -> Grid:
-    protocols: list[Protocol] = ["rolling"] if task.spec.kind == "autocomplete" else ["rolling", "frozen"]
-    alone = ["no history" + (", frozen" if protocol == "frozen" else "") for protocol in protocols]
+    alone = ["no history", *(["no history, frozen"] if not task.num_new_entities else [])]
     columns = ["split", "rows", "times", "prediction times", "label windows end", "labels", *alone]
     grid = new_grid("Splits", *columns, right=("rows", "times", *alone))
     for split in SPLITS:
         seeds, times = task.seeds(split), ("–", "–")
         if len(seeds):
             first, last = int(seeds.time.min()), int(seeds.time.max())
-            times = f"{show_instant(first)} to {show_instant(last)}", show_instant(last + task.spec.horizon)
+            times = f"{show_instant(first)} to {show_instant(last)}", show_instant(last + task.spec.lag)
         labels = task.vault.balance() if split == "test" else balance(seeds.target)  # type: ignore[arg-type]
-        shares = [_no_history(task, graph, split, protocol) for protocol in protocols]
+        shares = [_no_history(task, graph, split, end) for end in (NEVER, task.splits.test)[: len(alone)]]
         grid.add_row(
             split,
             f"{len(seeds):,}",
@@ -59,14 +56,14 @@ def _splits(task: Task, graph: TemporalGraph) -> Grid:
     return grid
 
 
-def _no_history(task: Task, graph: TemporalGraph, split: Split, protocol: Protocol) -> NDArray[np.bool_]:
-    """Returns which seeds have no visible neighbour at the time up to which they may look."""
-    seeds = task.seeds_under(protocol, split)
-    return np.asarray(graph.degrees(seeds.node, seeds.time) == 0)
+def _no_history(task: Task, graph: TemporalGraph, split: Split, end: int) -> NDArray[np.bool_]:
+    """Returns which seeds have no visible neighbour in a database that ends at a time."""
+    seeds = task.seeds(split)
+    return np.asarray(graph.degrees(seeds.node, np.minimum(seeds.time, end)) == 0)
 
 
 def _no_history_findings(task: Task, graph: TemporalGraph, split: Split) -> list[Finding]:
-    alone = _no_history(task, graph, split, "rolling")
+    alone = _no_history(task, graph, split, NEVER)
     if not len(alone) or alone.mean() <= 0.5:
         return []
     text = (

@@ -101,11 +101,12 @@ class Study:
         recipe = Recipe.load(
             self.preset, f"{task.full_database.schema.name}/{task.name}", arm.model, **changes
         )
+        recipe = recipe.changed(protocol=task.under(recipe.protocol).protocol)
         dataset, fingerprint = dataset_name(task), task.visible_database.fingerprint
         decisive = [
             dataset,
             task.name,
-            fingerprint,
+            task.digest,
             recipe.digest(),
             *([] if self.opens_test else ["no test"]),
         ]

@@ -29,7 +29,7 @@ from quartet.listener import SILENT, Listener
 from quartet.machine import new_file, new_folder
 from quartet.paper.board import PREDICTED, BoardTask, damaged, read_predictions, to_pairs, write_predictions
 from quartet.runs import Checkpoint, Run, evaluation_file
-from quartet.tasks import Split, Task
+from quartet.tasks import Split, Task, TaskRecord
 
 _FACTS = "submission.json"
 _TOLERANCE = 1e-6  # relative, between two versions of a library that measure the same predictions
@@ -144,7 +144,7 @@ def _check_runs(runs: Sequence[Run], task: Task) -> None:
         if not run.is_done:
             fix = f"quartet train SRC TASK --resume {run.folder}"
             raise UsageError("B02", f"the run {run.folder.name} is not finished", fix)
-        run.check_task(task)
+        run.task.check_same(TaskRecord.of(task), run.folder)
         if run.recipe.changed(rng_seed=0) != runs[0].recipe.changed(rng_seed=0):
             raise UsageError(
                 "B02",

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from quartet.config import Protocol, Recipe
 from quartet.database import Database
-from quartet.errors import Stopped, UsageError
+from quartet.errors import Stopped, UsageError, examples
 from quartet.listener import Listener
 from quartet.machine import Processes, all_processes, choose_device, use_threads
 from quartet.registry import MODELS, model_row
@@ -24,12 +24,12 @@ from quartet.runs.evaluate import Evaluation, evaluate
 from quartet.runs.live import LiveModel
 from quartet.runs.run import Run, latest_followed
 from quartet.runs.show import ProgressView, TrainingView
-from quartet.tasks import Split, Task, TaskRecord, check_labels, past_label_findings, read_labels
+from quartet.tasks import Split, Task, TaskRecord, past_label_findings, read_labels
 from quartet.training import Epoch, TrainingData
 
 _TASK_FIX = "open the database and call its method task(...)"
 _PATH = (str, Path)
-_SAME = ("name", "type", "entity_table", "target", "horizon", "classes")  # of the tasks of all members
+_SAME = ("name", "type", "entity_table", "target_col", "horizon", "known_after", "sql")  # for all members
 
 
 class TrainedModel:
@@ -39,12 +39,13 @@ class TrainedModel:
         self.members, self._task = tuple(members), task
         if not self.members:
             raise UsageError("C02", "an ensemble of no models", "give the folders of some runs")
-        for name in _SAME:
-            different = {str(getattr(checkpoint.task, name)) for checkpoint, _ in self.members}
+        records = [checkpoint.task for checkpoint, _ in self.members]
+        told = {name: {getattr(record.spec, name) for record in records} for name in _SAME}
+        for name, different in (*told.items(), ("classes", {record.classes for record in records})):
             if len(different) > 1:
                 raise UsageError(
                     "C05",
-                    f"the models are of different tasks: {name} is {' and '.join(sorted(different))}",
+                    f"the models are of different tasks: {name} is not the same {examples(sorted(map(str, different)))}",
                     "combine models of one task",
                 )
 
@@ -111,12 +112,13 @@ class TrainedModel:
         ):
             if value not in (*allowed, None):
                 raise UsageError("C02", f"{name} is {value!r}", f"say one of {', '.join(allowed)}")
-        for _, run in self.members:
-            if run is not None:
-                run.check_task(task)
+        listener = listener or ProgressView()
+        task = self.record.as_then(task, listener)
+        for checkpoint, run in self.members:
+            checkpoint.task.check_same(TaskRecord.of(task), run.folder if run else "the model")
         for checkpoint, _ in self.members:
             checkpoint.model.to(choose_device(device))
-        evaluation = evaluate(self.members, task, split, protocol, rules, listener or ProgressView())
+        evaluation = evaluate(self.members, task, split, protocol, rules, listener)
         if len(self.members) == 1 and self.members[0][1] is not None:
             evaluation.keep(self.run)  # what several have found together belongs to none of them
         return evaluation
@@ -211,13 +213,15 @@ def fit(
     begun_with = {name: value for name, value in (("model", model), ("recipe", recipe)) if value is not None}
     run = _unfinished(Path(resume), begun_with | settings) if resume else None
     if run is not None:
-        recipe = run.recipe
+        recipe, task = run.recipe, run.task.as_then(task, listener)
     elif recipe is None:
         recipe = Recipe.load(preset, f"{task.full_database.schema.name}/{task.name}", model, **settings)
     elif settings or model:
         recipe = recipe.changed(**(settings | ({"architecture": model} if model else {})))
+    recipe = recipe.changed(protocol=task.under(recipe.protocol).protocol)
     with all_processes(choose_device(device)) as processes, processes.first_speaks():
-        for finding in (*check_labels(task), *(past_label_findings(task.spec) if recipe.past_labels else ())):
+        checked = task.check() if run is None else ()
+        for finding in (*checked, *(past_label_findings(task.spec) if recipe.past_labels else ())):
             listener.finding(finding)
         use_threads(threads, processes.num_sharing_memory)
         return _fit(task, recipe, run, Path(runs), Path(cache) if cache else None, listener, processes)
@@ -235,7 +239,7 @@ def _fit(
     model_class = model_row(recipe.model.architecture).model_class
     data = TrainingData.prepare(task, recipe, cache, listener)
     opened = processes.from_first(lambda: run or Run.create(runs, task, recipe))
-    opened.check_task(task)
+    opened.task.check_same(TaskRecord.of(task), opened.folder)
     recorder = _Recorder(listener, opened, data.metric, processes)
     fitted = model_class.fit(data, processes, recorder, opened.state_folder)
     if fitted is None:

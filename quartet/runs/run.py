@@ -16,6 +16,7 @@ import os
 import platform
 import shutil
 import time
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -27,12 +28,13 @@ import pyarrow.parquet as pq
 import torch
 
 from quartet.config import Recipe
+from quartet.database import Table
 from quartet.drawing import curves_svg
 from quartet.errors import UsageError
 from quartet.evaluation import Calibration
-from quartet.machine import new_file
+from quartet.machine import intact, new_file
 from quartet.runs.checkpoint import Checkpoint
-from quartet.runs.live import prediction_table
+from quartet.runs.live import asked_columns, prediction_table
 from quartet.tasks import Split, Task, TaskRecord
 from quartet.training import Epoch, Fitted, TrainingData
 
@@ -48,17 +50,26 @@ class Run:
 
     @staticmethod
     def create(base: Path, task: Task, recipe: Recipe) -> Run:
-        """Returns a new folder, named after the task and the moment; `latest` points to it."""
-        name = f"{task.name}-{time.strftime('%Y%m%d-%H%M%S')}"
+        """Returns a new folder that its user alone can read, named after the task and the moment.
+
+        `latest` points to it. A file or folder of somebody else's that is called so is never replaced.
+        """
+        name, link = f"{task.name}-{time.strftime('%Y%m%d-%H%M%S')}", base / _LATEST
+        if name != Path(name).name or not name.isprintable():
+            raise UsageError(
+                "C02", f'a run folder cannot be called "{task.name}"', "rename the task: letters, digits, - _ ."
+            )
+        if link.exists() and not link.is_symlink() and not (latest_followed(link) / "recipe.json").is_file():
+            raise UsageError("C09", f'"{link}" is not a link to a run', "move it away, or name another --runs")
         folder, number = base / name, 1
+        base.mkdir(parents=True, exist_ok=True)
         while folder.exists():
             folder, number = base / f"{name}-{number}", number + 1
-        folder.mkdir(parents=True)
+        folder.mkdir(mode=0o700)
         run = Run(folder)
         run.write("recipe.json", recipe.to_dict())
         run.write("task.json", TaskRecord.of(task).to_dict())
         run.write("environment.json", _environment())
-        link = base / _LATEST
         link.unlink(missing_ok=True)
         try:
             link.symlink_to(folder.name)
@@ -75,25 +86,15 @@ class Run:
             )
         return Run(path)
 
-    def check_task(self, task: Task) -> None:
-        """Raises an error where the task or the data are not those with which the run began."""
-        known = self.task
-        for what, before, now in (
-            ("task", known.name, task.name),
-            ("data", known.fingerprint, task.visible_database.fingerprint),
-        ):
-            if before != now:
-                raise UsageError(
-                    "C05", f"the {what} of {self.folder} has changed since it began", "start a new run"
-                )
-
     @property
     def recipe(self) -> Recipe:
-        return Recipe().changed(**self.read("recipe.json"))
+        with self._intact("recipe.json"):
+            return Recipe().changed(**self.read("recipe.json"))
 
     @property
     def task(self) -> TaskRecord:
-        return TaskRecord.from_dict(self.read("task.json"))
+        with self._intact("task.json"):
+            return TaskRecord.from_dict(self.read("task.json"))
 
     @property
     def model_folder(self) -> Path:
@@ -115,13 +116,18 @@ class Run:
             fresh.write_text(text, encoding="utf-8")
 
     def read(self, name: str) -> Any:
-        return json.loads((self.folder / name).read_text(encoding="utf-8"))
+        with self._intact(name):
+            return json.loads((self.folder / name).read_text(encoding="utf-8"))
+
+    def _intact(self, name: str) -> AbstractContextManager[None]:
+        return intact(self.folder / name, "train again, or copy the run again")
 
     def epochs(self) -> list[Epoch]:
         """Returns the epochs that are done."""
         path = self.folder / "metrics.jsonl"
         lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
-        return [Epoch(**json.loads(line)) for line in lines]
+        with self._intact(path.name):
+            return [Epoch(**json.loads(line)) for line in lines]
 
     def add_epoch(self, epoch: Epoch, metric: str) -> None:
         """Writes one more epoch; a run that was interrupted and goes on has each of them once."""
@@ -130,7 +136,9 @@ class Run:
         self.write_text("curves.svg", curves_svg(epochs, metric))
 
     def predictions(self, split: Split) -> pa.Table:
-        return pq.read_table(self.folder / "predictions" / f"{split}.parquet")
+        with self._intact(f"predictions/{split}.parquet"):
+            path = self.folder / "predictions" / f"{split}.parquet"
+            return pq.read_table(path, page_checksum_verification=True)
 
     def keep(self, fitted: Fitted, data: TrainingData) -> Checkpoint:
         """Keeps a fitted model, with its scores of validation and test."""
@@ -146,23 +154,36 @@ class Run:
         )  # fmt: skip
         checkpoint.save(self.model_folder)
         (self.folder / "predictions").mkdir(exist_ok=True)
-        table = task.database[task.spec.entity_table]
         for split, numbers in logits.items():
-            seeds = task.seeds(split)
-            rows = seeds.node - task.database.offsets[table.name]
-            scores = prediction_table(table, rows, seeds.time, [checkpoint], [numbers], with_names=False)
+            scores = prediction_table(*_asked(task, split), [checkpoint], [numbers], with_names=False)
             with new_file(self.folder / "predictions" / f"{split}.parquet") as fresh:
-                pq.write_table(scores, fresh)
-        shutil.rmtree(self.state_folder, ignore_errors=True)
+                pq.write_table(scores, fresh, write_page_checksum=True)
+        if self.state_folder.is_dir():  # at once: a half of it would be no state
+            gone = self.state_folder.rename(self.folder / ".state.done")
+            shutil.rmtree(gone, ignore_errors=True)
         return checkpoint
 
-    def kept_scores(self, split: Split) -> np.ndarray:
-        """Returns the scores that were kept when the run ended: (S,), or (S, classes)."""
+    def kept_scores(self, split: Split, task: Task) -> np.ndarray:
+        """Returns the scores that were kept when the run ended: (S,), or (S, classes).
+
+        They must be those of the task's own entities and times, in their order.
+        """
         kept = self.predictions(split)
-        if "score" in kept.column_names:
-            return np.asarray(kept["score"])
-        names = [name for name in kept.column_names if name.startswith("score_")]
-        return np.stack([np.asarray(kept[name]) for name in names], 1)
+        with self._intact(f"predictions/{split}.parquet"):
+            asked = pa.table(asked_columns(*_asked(task, split)))
+            if not kept.select(asked.column_names).cast(asked.schema).equals(asked):
+                raise ValueError(f"its keys and times are not those of the task's {split} rows, in their order")
+            names = ["score"] if task.classes is None else [f"score_{name}" for name in task.classes]
+            scores = np.stack([kept[name].to_numpy() for name in names], 1)
+            if not np.isfinite(scores).all():
+                raise ValueError("scores that are no finite numbers")
+        return scores if task.classes else scores[:, 0]
+
+
+def _asked(task: Task, split: Split) -> tuple[Table, np.ndarray, np.ndarray]:
+    """Returns the entity table of a task, and the rows in it and the times that a split asks about."""
+    table, seeds = task.database[task.spec.entity_table], task.seeds(split)
+    return table, seeds.node - task.database.offsets[table.name], seeds.time
 
 
 def latest_followed(folder: str | Path) -> Path:

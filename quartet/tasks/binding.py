@@ -11,15 +11,16 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from quartet.causal import visible
-from quartet.database import Database, KeyColumn, Table
+from quartet.database import Database, Table
 from quartet.errors import TaskError, TimeError, examples
 from quartet.findings import Finding, warning
-from quartet.tasks.labels import LabelColumns, has_label, label_times
+from quartet.tasks.labels import LabelColumns, has_label, label_times, rows_of_keys
 from quartet.tasks.seeds import Links, Seeds, Target
 from quartet.tasks.spec import TaskSpec
 from quartet.times import show_instant
 
 OnEarlySeed = Literal["error", "drop"]
+_MOST = 0.5  # of the label rows, which must not be lost
 
 
 def to_seeds(
@@ -36,10 +37,19 @@ def to_seeds(
     is_labelled = has_label(labels[columns.target])
     num_empty = labels.num_rows - (pc.sum(is_labelled).as_py() or 0)
     if num_empty:
-        text = f"{where}: {num_empty:,} of {labels.num_rows:,} rows have no label and are left out"
-        findings.append(warning("L08", where, text, num_empty))
+        text = f"{where}: {num_empty:,} of {labels.num_rows:,} rows have no label"
+        if num_empty > _MOST * labels.num_rows:
+            raise TaskError("L08", text, "correct how labels are made; if this is meant, take these rows out")
+        findings.append(warning("L08", where, f"{text} and are left out", num_empty))
         labels = labels.filter(is_labelled)
-    rows = _rows(labels[columns.entity], entity, columns.entity, where)
+    rows = rows_of_keys(labels[columns.entity], entity, f"{where}, column {columns.entity}")
+    unknown = rows < 0
+    if unknown.any():
+        text = _unknown_text(unknown, labels[columns.entity], entity, where)
+        if spec.kind != "forecast" or unknown.mean() > _MOST:
+            raise TaskError("L11", text, "remove these rows, or add the entities")
+        findings.append(warning("L11", where, f"{text} and are left out", int(unknown.sum())))
+        labels, rows = labels.filter(pa.array(~unknown)), rows[~unknown]
     times = label_times(labels[columns.time], f"{where}, column {columns.time}")
     target = _target(labels[columns.target], spec, database, classes, where)
     seeds = Seeds(rows + database.offsets[entity.name], times, target)
@@ -67,30 +77,10 @@ def early_text(
     )
 
 
-def _rows(keys: pa.ChunkedArray, table: Table, column: str, where: str) -> NDArray[np.int64]:
-    """Returns the rows of a table that keys name."""
-    if not table.primary_key:
-        if column != "primary_key":
-            raise TaskError("L11", f'table "{table.name}" has no primary key, so its rows cannot be named')
-        return np.asarray(keys.to_numpy(), dtype=np.int64)
-    if len(table.primary_key) > 1:
-        raise TaskError("L11", f'table "{table.name}" has a composite key; a task needs a single one')
-    if table.num_rows == 0:
-        raise TaskError("S02", f'the entity table "{table.name}" has 0 rows')
-    wanted = KeyColumn.of(keys, f"{where}, column {column}")
-    if wanted.kind != table.key_map.kinds[0] and len(keys):
-        known = table.key_map.columns[0]
-        raise TaskError("S08", f"{wanted.where} is {wanted.kind}, {known.where} is {known.kind}", "cast one")
-    rows = table.key_map.rows([wanted])
-    unknown = np.flatnonzero(rows < 0)
-    if len(unknown):
-        shown = examples(wanted.values[int(place)].as_py() for place in unknown[:3])
-        raise TaskError(
-            "L11",
-            f'{where}: {len(unknown):,} of {len(rows):,} rows name entities that are not in "{table.name}" {shown}',
-            "remove these rows, or add the entities",
-        )
-    return rows
+def _unknown_text(unknown: NDArray[np.bool_], keys: pa.ChunkedArray, table: Table, where: str) -> str:
+    shown = examples(keys[int(place)].as_py() for place in np.flatnonzero(unknown)[:3])
+    count = int(unknown.sum())
+    return f'{where}: {count:,} of {len(keys):,} rows name entities that are not in "{table.name}" {shown}'
 
 
 def _target(
@@ -112,7 +102,11 @@ def _target(
             )
         return _numbers(column, pa.int64(), where)
     known = pa.array(classes) if classes is not None else pc.unique(column).sort()
-    codes = pc.index_in(column, known.cast(column.type))
+    try:
+        codes = pc.index_in(column, known.cast(column.type))
+    except pa.ArrowException:
+        text = f"{where}: labels are {column.type}, those of train are {known.type}"
+        raise TaskError("L07", text, "give all labels one type") from None
     unseen = column.filter(pc.is_null(codes))
     if len(unseen):
         shown = examples(value.as_py() for value in pc.unique(unseen))
@@ -126,12 +120,17 @@ def _target(
 
 def _numbers(column: pa.ChunkedArray, kind: pa.DataType, where: str) -> NDArray[Any]:
     try:
-        return np.asarray(column.cast(kind).to_numpy(), dtype=kind.to_pandas_dtype())
+        numbers = np.asarray(column.cast(kind).to_numpy(), dtype=kind.to_pandas_dtype())
     except pa.ArrowException:
         values = examples(pc.unique(column.slice(0, 1000)).to_pylist())
         raise TaskError(
             "L07", f"{where}: labels are {column.type}, not numbers {values}", "say another task_type"
         ) from None
+    infinite = int(np.isinf(numbers).sum())
+    if infinite:
+        fix = "leave these rows out, or give them a number"
+        raise TaskError("L07", f"{where}: {infinite:,} of {len(numbers):,} labels are infinite", fix)
+    return numbers
 
 
 def _link_target(column: pa.ChunkedArray, spec: TaskSpec, database: Database, where: str) -> Links:
@@ -141,17 +140,19 @@ def _link_target(column: pa.ChunkedArray, spec: TaskSpec, database: Database, wh
         array = pa.ListArray.from_arrays(np.arange(len(array) + 1, dtype=np.int32), array)
     lengths = pc.list_value_length(array).to_numpy()
     item = database[spec.item_table]
-    rows = _rows(pa.chunked_array([array.flatten()]), item, spec.target_col, where)
+    keys = pa.chunked_array([array.flatten()])
+    rows = rows_of_keys(keys, item, f"{where}, column {spec.target_col}")
+    if (rows < 0).any():
+        text = _unknown_text(rows < 0, keys, item, where)
+        raise TaskError("L11", text, "remove these rows, or add the entities")
     return Links(np.concatenate([[0], np.cumsum(lengths)]), rows + database.offsets[item.name])
 
 
 def _check_repeats(seeds: Seeds, entity: Table, rows: NDArray[np.int64], where: str) -> None:
-    """Refuses a seed with two labels: it is a contradiction, not data."""
-    if isinstance(seeds.target, Links) or seeds.target is None:
-        return
-    order = np.lexsort((seeds.target, seeds.time, seeds.node))
-    node, time, target = seeds.node[order], seeds.time[order], seeds.target[order]
-    clash = (node[1:] == node[:-1]) & (time[1:] == time[:-1]) & (target[1:] != target[:-1])
+    """Refuses a seed with two labels: different ones contradict each other, the same ones would count twice."""
+    order = np.lexsort((seeds.time, seeds.node))
+    node, time = seeds.node[order], seeds.time[order]
+    clash = (node[1:] == node[:-1]) & (time[1:] == time[:-1])
     if clash.any():
         first = order[np.flatnonzero(clash)[:3]]
         shown = [f"{entity.key_map.show(int(rows[i]))} at {show_instant(int(seeds.time[i]))}" for i in first]
@@ -159,9 +160,9 @@ def _check_repeats(seeds: Seeds, entity: Table, rows: NDArray[np.int64], where: 
 
 
 def repeated_labels(where: str, count: int, shown: Sequence[str]) -> TaskError:
-    """Returns the error that seeds have two different labels."""
+    """Returns the error that seeds have two labels."""
     return TaskError(
         "L10",
-        f"{where}: {count:,} seeds occur twice with different labels {examples(shown)}",
+        f"{where}: {count:,} seeds occur twice {examples(shown)}",
         "keep one label for each (entity, time)",
     )

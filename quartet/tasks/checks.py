@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -11,13 +13,16 @@ from numpy.typing import NDArray
 
 from quartet.errors import TaskError
 from quartet.findings import Finding, note, warning
-from quartet.tasks.labels import key_columns, labels_at
+from quartet.tasks.labels import Gap, key_columns, labels_at
+from quartet.tasks.splits import forecast_times
+from quartet.times import STATIC, show_instant, show_length
 
 if TYPE_CHECKING:
     from quartet.tasks.task import Task
 
 _CHECKED_TIMES = 8
 _CHECKED_ROWS = 50_000
+_ENOUGH_ROWS = 1000  # of test
 _SUSPICIOUS = 0.98  # AUC or rank correlation
 _MOST_CATEGORIES = 50
 
@@ -50,39 +55,115 @@ def lint(task: Task) -> list[Finding]:
     if not any(name in (relation.table, relation.parent) for relation in task.database.relations):
         text = f"{name} has no links: predictions will use its own columns only"
         findings.append(warning("S14", name, text))
-    findings += _future_population(task)
+    findings += check_definition(task)
+    findings += _evaluation_findings(task)
     findings += _target_copies(task)
     findings += [finding for finding in task.database.findings if finding.code == "D01"]
     return findings
 
 
-def _future_population(task: Task) -> list[Finding]:
-    """Compares who is asked about at t when the database ends at t and when it does not.
+def check_definition(task: Task) -> list[Finding]:
+    """Takes rows away and makes labels again: at t, only rows in (t, t + horizon] may change a label.
 
-    Labels may depend on what comes after t; the population may not, or the model is told who will be
-    active. RelBench's rel-f1 driver tasks have this defect (its issue 402).
+    A label that changes when rows after its window are taken away is an error. One that changes without the rows up
+    to t is stated: SQL may compare with the past, but it may also be off by a day. And who is asked about at t may not
+    depend on rows after t at all, or the model is told who will be active (RelBench's rel-f1 driver tasks have this
+    defect, its issue 402). Test labels are not looked at.
     """
     if task.spec.kind != "forecast":
         return []
+    spec, database = task.spec, task.full_database
     times = np.unique(np.concatenate([task.seeds("train").time, task.seeds("val").time]))
-    chosen = times[np.linspace(0, len(times) - 1, min(_CHECKED_TIMES, len(times))).astype(int)]
+    times = times[np.linspace(0, len(times) - 1, min(_CHECKED_TIMES, len(times))).astype(int)]
 
-    def population(time: int, upto: int | None) -> set[object]:
-        labels = labels_at(task.spec, task.full_database, np.array([time]), upto)
-        return set(labels[task.spec.entity_col].to_pylist())
+    def labels(time: int, upto: int | None = None, gap: Gap | None = None) -> dict[Any, Any]:
+        rows = labels_at(spec, database, np.array([time]), upto, gap)
+        told = [sorted(y) if isinstance(y, list) else y for y in rows[spec.target_col].to_pylist()]
+        return dict(zip(rows[spec.entity_col].to_pylist(), told, strict=True))
 
-    asked, changed = 0, 0
-    for time in map(int, chosen):
-        whole = population(time, None)
-        asked, changed = asked + len(whole), changed + len(whole ^ population(time, time))
-    if not changed:
-        return []
-    text = (
-        f"the task selects {task.spec.entity_table} using rows after the prediction time "
-        f"({changed:,} of {asked:,} seeds differ at {len(chosen)} checked times)"
-    )
-    fix = "join the population on rows up to t, and count labels on rows after t"
-    return [warning("T14", task.name, text, changed, fix)]
+    events = [name for name, t in database.tables.items() if t.is_timed and name != spec.entity_table]
+    later, population, num_gone = _Changes(), _Changes(), 0
+    past = {name: _Changes() for name in events}
+    for time in map(int, times):
+        closed_at = int(spec.known_at(time))
+        closed, whole = labels(time, closed_at), labels(time)
+        later.add(time, {entity: y for entity, y in whole.items() if entity in closed}, closed)
+        num_gone += len(set(whole) - set(closed))
+        population.add(time, dict.fromkeys(whole), dict.fromkeys(labels(time, time)))
+        for name in events:
+            if labels(time, closed_at, Gap(name, time, closed_at)) != closed:  # its rows make the label
+                rest = labels(time, closed_at, Gap(name, STATIC, time))
+                past[name].add(time, {entity: closed[entity] for entity in rest if entity in closed}, rest)
+    if later.count or num_gone > later.total:
+        told = later if later.count else f"{num_gone:,} of {num_gone + later.total:,} are gone at the checked times"
+        raise TaskError(
+            "L20",
+            f'labels of task "{task.name}" depend on rows after their window of {show_length(spec.lag)}: without '
+            f"these, {told}",
+            "let the SQL look at rows up to t + INTERVAL '{timedelta}' and no further, or correct timedelta"
+            + ("" if spec.known_after else "; say `known_after` if rows become known later than they happen"),
+        )
+    findings = []
+    if population.count:
+        text = f"the task selects {spec.entity_table} using rows after the prediction time ({population})"
+        fix = "join the population on rows up to t, and count labels on rows after t"
+        findings.append(warning("T14", task.name, text, population.count, fix))
+    for name, changes in past.items():
+        if changes.count:
+            text = f"labels depend on rows of {name} that are known at the prediction time: without these, {changes}"
+            fix = f"count rows of {name} after t only, unless the label is meant to compare with the past"
+            findings.append(warning("L21", task.name, text, changes.count, fix))
+    return findings
+
+
+@dataclass
+class _Changes:
+    """Labels that came out different when rows were taken away, counted, with the first of them."""
+
+    count: int = 0
+    total: int = 0
+    first: str = ""
+
+    def add(self, time: int, before: Mapping[Any, Any], after: Mapping[Any, Any]) -> None:
+        self.total += len(before)
+        for entity in {**before, **after}:
+            one, other = (told.get(entity, "none") for told in (before, after))
+            if one != other and not _nearly(one, other):
+                self.count += 1
+                change = f": {one} became {other}" if entity in before and entity in after else ""
+                self.first = self.first or f"{entity} at {show_instant(time)}{change}"
+
+    def __str__(self) -> str:
+        return f"{self.count:,} of {self.total:,} differ at the checked times, e.g. {self.first}"
+
+
+def _nearly(one: object, other: object) -> bool:
+    """Returns whether two labels differ by rounding alone: the order in which rows are summed may change."""
+    are_numbers = all(isinstance(value, (int, float)) for value in (one, other))
+    return are_numbers and bool(np.isclose(one, other, rtol=1e-9, atol=0, equal_nan=True))  # type: ignore[call-overload]
+
+
+def _evaluation_findings(task: Task) -> list[Finding]:
+    """Says under which protocol the task is judged where that is not the usual one, and by how few rows."""
+    findings, spec, seeds = [], task.spec, task.seeds("test")
+    if task.num_new_entities and spec.kind != "autocomplete":
+        text = (
+            f"{task.num_new_entities:,} of {len(seeds):,} test seeds ask about {spec.entity_table} that do not exist "
+            "at the test cut-off: judged under the rolling protocol, where the database ends at each seed's own time"
+        )
+        findings.append(note("T17", task.name, text, task.num_new_entities))
+    if spec.kind == "forecast" and not task.stored and task.full_database.span and len(seeds) < _ENOUGH_ROWS:
+        span, many = task.full_database.span, 10_000
+        possible = min(
+            len(forecast_times(split, task.splits, spec.horizon, many, span, spec.known_after))
+            for split in ("val", "test")
+        )
+        wanted = min(possible, -(-spec.num_eval_times * _ENOUGH_ROWS // max(len(seeds), 1)))
+        if wanted > spec.num_eval_times:
+            text = f"test has only {len(seeds):,} rows: any score will be vague"
+            fix = f"the data have room for more: say num_eval_timestamps: {wanted}"
+            findings.append(note("L24", task.name, text, len(seeds), fix))
+    return findings
 
 
 def _target_copies(task: Task) -> list[Finding]:

@@ -64,7 +64,7 @@ def _head(database: Database) -> dict[str, object]:
                 "no table has a time column, and RelBench needs val and test times",
                 "name a time_col, or give val_timestamp and test_timestamp, in the schema file",
             )
-        splits = propose(*database.span, horizon=0)
+        splits = propose(*database.span, lag=0)
         val, test = show_instant(splits.val), show_instant(splits.test)
     description = {"description": schema.description} if schema.description else {}
     cut_offs = {"val_timestamp": val, "test_timestamp": test}

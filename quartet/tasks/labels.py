@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 from weakref import WeakKeyDictionary
@@ -11,31 +11,34 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.csv as csv
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from quartet.causal import num_visible, visible
-from quartet.database import Database, KeyColumn, Table
-from quartet.errors import TaskError, TimeError, UsageError, did_you_mean, examples
+from quartet.database import NO_SUCH_KEY, Database, KeyColumn, KeyMap, Table, canonical, read_table
+from quartet.errors import SchemaError, TaskError, TimeError, UsageError, did_you_mean, examples
 from quartet.tasks.sandbox import TaskTables
 from quartet.tasks.spec import TaskSpec
 from quartet.tasks.splits import Split, Splits, forecast_times
-from quartet.times import NEVER, STATIC, show_instant, to_arrow, to_utc
+from quartet.times import NEVER, STATIC, show_instant, show_length, to_arrow, to_utc
+
+_MOST_TIMES = 1_000_000  # at which labels are made
 
 
 @dataclass(frozen=True)
 class LabelColumns:
-    """The names of the three columns of a label table."""
+    """The names of the three columns of a label table, the zone of its times, and whether a label is a set of rows."""
 
     time: str
     entity: str
     target: str
+    timezone: str | None = None
+    holds_sets: bool = False
 
     @staticmethod
     def of(spec: TaskSpec, entity: Table) -> LabelColumns:
         if spec.kind != "autocomplete":
-            return LabelColumns(spec.time_col, spec.entity_col, spec.target_col)
+            is_link = spec.type == "recommendation"
+            return LabelColumns(spec.time_col, spec.entity_col, spec.target_col, spec.timezone, is_link)
         if entity.schema.time is None:
             raise TaskError(
                 "L01", f'task "{spec.name}" fills in a column of "{entity.name}", which has no time column'
@@ -45,8 +48,11 @@ class LabelColumns:
         return LabelColumns(entity.schema.time.column, key, spec.target_col)
 
     def select(self, table: pa.Table, where: str) -> pa.Table:
-        """Returns the table with just these three columns; one that is missing is an error."""
-        for name in astuple(self):
+        """Returns the table with just these three columns, as canonical as those of a database, and its times in UTC.
+
+        NaN is no label. Columns that are missing, repeated or of unfit types are errors.
+        """
+        for name in self.names:
             if name not in table.column_names:
                 raise TaskError(
                     "L12",
@@ -54,30 +60,54 @@ class LabelColumns:
                     + did_you_mean(name, table.column_names),
                     "rename the column, or correct entity_col, time_col or target_col of the task",
                 )
-        return table.select(list(astuple(self)))
+            if table.column_names.count(name) > 1:
+                text = f'{where} has {table.column_names.count(name)} columns "{name}"'
+                raise TaskError("L12", text, "return each column once")
+            kind = table.schema.field(name).type
+            if pa.types.is_nested(kind) and not (self.holds_sets and name == self.target):
+                raise TaskError("L12", f'{where}: column "{name}" is {kind}', "return a plain value")
+        times = to_utc(table[self.time], f"{where}, column {self.time}", timezone=self.timezone)
+        in_utc = pa.array(times.ns, pa.timestamp("ns", "UTC"), mask=times.missing)
+        plain = canonical(table.select([self.entity, self.target]), where)
+        target = plain[self.target]
+        tests = (
+            pa.types.is_integer,
+            pa.types.is_floating,
+            pa.types.is_boolean,
+            pa.types.is_string,
+            pa.types.is_null,
+        )
+        if not self.holds_sets and not any(test(target.type) for test in tests):
+            fix = "return numbers or text"
+            raise TaskError("L07", f"{where}: labels are {target.type}, neither numbers nor text", fix)
+        if pa.types.is_floating(target.type):
+            target = pc.if_else(pc.is_nan(target), None, target)
+        return pa.table([in_utc, plain[self.entity], target], names=self.names)
+
+    @property
+    def names(self) -> list[str]:
+        return [self.time, self.entity, self.target]
 
 
 def read_labels(source: object) -> pa.Table:
-    """Returns the label table in a Parquet or CSV file, in a data frame, or in an Arrow table."""
-    if isinstance(source, pa.Table):
-        return source
+    """Returns the label table in a Parquet or CSV file, in a data frame, or in an Arrow table.
+
+    It is read as a table of a database would be, so that its keys are those of the tables.
+    """
+    is_file = isinstance(source, (str, Path))
+    if not is_file and not hasattr(source, "__arrow_c_stream__"):  # as tables and data frames have
+        raise UsageError(
+            "C02",
+            f"labels are given as {type(source).__name__}",
+            "give a data frame, an Arrow table, or the path of a Parquet or CSV file",
+        )
+    if is_file and not Path(str(source)).is_file():
+        raise TaskError("L01", f'there is no label file "{source}"', "check the path of the labels")
     try:
-        if isinstance(source, (str, Path)):
-            path = Path(source)
-            if not path.is_file():
-                raise TaskError("L01", f'there is no label file "{path}"', "check the path of the labels")
-            return csv.read_csv(path) if path.suffix == ".csv" else pq.read_table(path)
-        if hasattr(source, "__arrow_c_stream__"):  # a data frame of pandas or polars
-            return pa.table(source)
-    except (pa.ArrowException, OSError) as error:
-        name = f'"{source}"' if isinstance(source, (str, Path)) else f"the {type(source).__name__}"
-        reason = (str(error).splitlines() or [""])[0]
-        raise TaskError("L01", f"{name} cannot be read as labels ({reason})", "give a table") from None
-    raise UsageError(
-        "C02",
-        f"labels are given as {type(source).__name__}",
-        "give a data frame, an Arrow table, or the path of a Parquet or CSV file",
-    )
+        return read_table(source, "labels")
+    except (SchemaError, OSError) as error:
+        reason = error.what if isinstance(error, SchemaError) else error
+        raise TaskError("L01", f"the labels cannot be used: {reason}", "give a table") from None
 
 
 def label_times(column: pa.ChunkedArray, where: str) -> NDArray[np.int64]:
@@ -96,6 +126,33 @@ def has_label(target: pa.ChunkedArray) -> pa.ChunkedArray:
     return pc.is_valid(target)
 
 
+def rows_of_keys(keys: pa.ChunkedArray, table: Table, where: str) -> NDArray[np.int64]:
+    """Returns the row of a table that each key names, and a number below 0 where it names none.
+
+    A number and the same number as text name one row: a CSV file does not tell which of them it means.
+    """
+    if len(table.primary_key) > 1:
+        raise TaskError("L11", f'table "{table.name}" has a composite key; a task needs a single one')
+    if table.num_rows == 0:
+        raise TaskError("S02", f'the entity table "{table.name}" has 0 rows')
+    numbers = KeyColumn(
+        f"the row number of {table.name}", "int64", pa.chunked_array([np.arange(table.num_rows)])
+    )
+    known = table.key_map if table.primary_key else KeyMap([numbers])
+    wanted = KeyColumn.of(keys, where)
+    if wanted.kind == known.kinds[0]:
+        return known.rows([wanted])
+    texts = [
+        replace(each, kind="text", values=each.values.cast(pa.string()))
+        for each in (known.columns[0], wanted)
+    ]
+    rows = KeyMap(texts[:1]).rows(texts[1:])
+    if len(rows) and (rows == NO_SUCH_KEY).all():
+        told, kind = known.columns[0].where, known.kinds[0]
+        raise TaskError("S08", f"{where} is {wanted.kind}, {told} is {kind}", "cast one")
+    return rows
+
+
 # --- made from the database -----------------------------------------------------------------------
 
 
@@ -103,15 +160,19 @@ def forecast_labels(spec: TaskSpec, database: Database, splits: Splits, split: S
     """Returns the labels of a split of a forecast, made by the task's SQL.
 
     Labels of train and validation are made from the database up to the test cut-off, and labels about entities
-    that do not exist at that cut-off are left out, both as RelBench does.
+    that do not exist at that cut-off are left out, both as RelBench does. Labels about nobody stay, to be counted.
     """
     if database.span is None:
         raise TimeError("T10", f'task "{spec.name}" forecasts, but no table has a time column')
+    num_windows = (database.span[1] - database.span[0]) // spec.horizon
+    if num_windows > _MOST_TIMES:
+        text = f'task "{spec.name}": the data span {num_windows:,} windows of {show_length(spec.horizon)}'
+        raise TimeError("T13", text, f"give a longer timedelta, for at most {_MOST_TIMES:,} windows")
     times = forecast_times(split, splits, spec.horizon, spec.num_eval_times, database.span, spec.known_after)
     labels = labels_at(spec, database, times, None if split == "test" else splits.test)
     entity = database[spec.entity_table]
-    rows = entity.key_map.rows([KeyColumn.of(labels[spec.entity_col], f"{spec.name}.{spec.entity_col}")])
-    return labels.filter(pa.array((rows >= 0) & visible(entity.known_at[rows], splits.test)))
+    rows = rows_of_keys(labels[spec.entity_col], entity, f'task "{spec.name}", column {spec.entity_col}')
+    return labels.filter(pa.array((rows < 0) | visible(entity.known_at[rows], splits.test)))
 
 
 def labels_at(
@@ -133,7 +194,8 @@ def closed_labels(spec: TaskSpec, database: Database, times: NDArray[np.int64]) 
     parts = [tables.query(spec, times[:0], STATIC)]  # no rows, but the types of the columns
     closing = zip(times, spec.known_at(times), strict=True)
     parts += [tables.query(spec, np.array([time]), int(closed_at)) for time, closed_at in closing]
-    return pa.concat_tables([_in_order(labels, spec, database, times) for labels in parts])
+    labels = pa.concat_tables([_in_order(labels, spec, database, times) for labels in parts])
+    return labels.filter(pc.is_valid(labels[spec.entity_col]))
 
 
 @dataclass(frozen=True)
@@ -191,15 +253,18 @@ def column_labels(spec: TaskSpec, database: Database) -> pa.Table:
             f'table "{entity.name}" has no column "{spec.target_col}"'
             + did_you_mean(spec.target_col, entity.data.column_names),
         )
-    if spec.target_col in key_columns(entity):
+    if spec.target_col in (*key_columns(entity), columns.time):
         raise TaskError(
-            "L02", f"the target {entity.name}.{spec.target_col} is a key", "choose a value column"
+            "L02",
+            f"the target {entity.name}.{spec.target_col} is a key or the time of its table",
+            "choose a value column",
         )
     keys = entity.data[columns.entity] if entity.primary_key else pa.array(np.arange(entity.num_rows))
     target = entity.data[spec.target_col]
-    labels = pa.table([to_arrow(entity.known_at), keys, target], names=list(astuple(columns)))
+    labels = pa.table([to_arrow(entity.known_at), keys, target], names=columns.names)
     # A row without a value is no label that was lost, and a row that is never visible has no time to ask at.
-    labels = labels.filter(pc.and_(pc.is_valid(target), pa.array(entity.known_at != NEVER)))
+    labels = labels.filter(pc.and_(has_label(target), pa.array(entity.known_at != NEVER)))
+    labels = columns.select(labels, f'task "{spec.name}"')
     return labels.sort_by([(columns.time, "ascending"), (columns.entity, "ascending")])
 
 
@@ -208,12 +273,9 @@ def key_columns(table: Table) -> set[str]:
     return {*table.primary_key, *(column for fk in table.schema.foreign_keys for column in fk.columns)}
 
 
-def _in_order(
-    labels: pa.Table, spec: TaskSpec, database: Database, times: NDArray[np.int64]
-) -> pa.Table:
+def _in_order(labels: pa.Table, spec: TaskSpec, database: Database, times: NDArray[np.int64]) -> pa.Table:
     columns = LabelColumns.of(spec, database[spec.entity_table])
-    labels = columns.select(labels, f'the SQL of task "{spec.name}"')
-    labels = labels.filter(pc.is_valid(labels[columns.entity]))
+    labels = replace(columns, timezone=None).select(labels, f'the SQL of task "{spec.name}"')
     where = f'task "{spec.name}", column {columns.time}'
     told = label_times(labels[columns.time], where)
     strange = np.setdiff1d(told, times)
@@ -222,6 +284,6 @@ def _in_order(
             "L22",
             f"{where}: the SQL returns {np.isin(told, strange).sum():,} of {len(told):,} rows at times that are no "
             f"prediction times {examples(map(show_instant, map(int, strange[:3])))}",
-            'return the asked time: SELECT t.timestamp AS ... FROM timestamps t JOIN ...',
+            "return the asked time: SELECT t.timestamp AS ... FROM timestamps t JOIN ...",
         )
     return labels.sort_by([(columns.time, "ascending"), (columns.entity, "ascending")])

@@ -51,7 +51,7 @@ def with_past_labels(
 
 def past_label_findings(spec: TaskSpec) -> list[Finding]:
     """Returns a note where past labels count as known right after their rows."""
-    if spec.horizon or spec.known_after:
+    if spec.lag:
         return []
     text = f'labels of "{spec.target_col}" count as known right after the time of their rows'
     fix = "if they are filled in later, say `known_after: 12 hours` in the task's YAML file"
@@ -69,8 +69,7 @@ def derived_labels(database: Database, spec: TaskSpec, splits: Splits, upto: int
             "give the label rows that are known by now: `--labels FILE`, in Python `labels=`",
         )
     first = database.span[0] if database.span else upto  # without a dated row no window has closed
-    last = upto - (spec.known_at(0) - spec.horizon)
-    times = past_label_times(splits, spec.horizon, spec.num_eval_times, first, last)
+    times = past_label_times(splits, spec.horizon, spec.num_eval_times, first, upto, spec.known_after)
     return closed_labels(spec, database, times)
 
 

@@ -6,16 +6,21 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
+from quartet.causal import visible
 from quartet.database import Database, Table
 from quartet.errors import IntegrityError, SchemaError, UsageError
+from quartet.findings import note
+from quartet.listener import SILENT, Listener
 from quartet.tasks.past_labels import with_past_labels
 from quartet.tasks.spec import TaskSpec, TaskType
 from quartet.tasks.splits import Splits
 from quartet.tasks.task import Task
 
-_VERSION = 1
+_VERSION = 2
 
 
 @dataclass(frozen=True)
@@ -31,6 +36,9 @@ class TaskRecord:
     val_timestamp: int
     test_timestamp: int
     fingerprint: str
+    definition: tuple[tuple[str, str], ...]  # digests of what decides the labels, see `Task.definition`
+    num_rows: tuple[tuple[str, int], ...]  # of each table
+    last: int | None  # the time of the last row
     source: str = ""
     path: str = ""
 
@@ -43,6 +51,9 @@ class TaskRecord:
             val_timestamp=task.splits.val,
             test_timestamp=task.splits.test,
             fingerprint=task.visible_database.fingerprint,
+            definition=tuple(task.definition.items()),
+            num_rows=tuple((name, table.num_rows) for name, table in task.full_database.tables.items()),
+            last=task.full_database.span[1] if task.full_database.span else None,
             source=task.full_database.location,
             path=task.path,
         )
@@ -70,6 +81,7 @@ class TaskRecord:
         hidden = tuple((table, column) for table, column in given["spec"]["remove_columns"])
         given["spec"] = TaskSpec(**{**given["spec"], "remove_columns": hidden})
         given["classes"] = None if given["classes"] is None else tuple(given["classes"])
+        given |= {name: tuple(map(tuple, given[name])) for name in ("definition", "num_rows")}
         return TaskRecord(**{**given, "structure": tuple(given["structure"])})
 
     def where(self) -> str:
@@ -136,6 +148,43 @@ class TaskRecord:
         """
         splits = Splits(self.val_timestamp, self.test_timestamp)
         return self.visible(with_past_labels(database, self.spec, splits, upto, labels), table_order)
+
+    def as_then(self, task: Task, listener: Listener = SILENT) -> Task:
+        """Returns the task over the rows of training where its database has only grown since then, else the task."""
+        whole, last, num_rows = task.full_database, self.last, dict(self.num_rows)
+        if task.visible_database.fingerprint == self.fingerprint or not set(num_rows) <= set(whole.tables):
+            return task
+
+        def then(table: Table) -> NDArray[np.bool_]:
+            if table.is_timed and last is not None:
+                return visible(table.known_at, last)
+            return np.arange(table.num_rows) < num_rows[table.name]
+
+        known = whole.taking({name: then(whole[name]) for name in num_rows})
+        if self.visible(known).fingerprint != self.fingerprint:
+            return task
+        num_new = whole.num_rows - known.num_rows
+        text = f"the database has grown by {num_new:,} rows since training; the rows of then are used"
+        listener.finding(note("C14", self.name, text, num_new))
+        bound = Task.of(task.spec, known, task.labels, task.stored, task.on_early_seed)
+        return replace(bound, path=task.path)
+
+    def check_same(self, other: TaskRecord, where: object) -> None:
+        """Raises an error that names in what another task differs from that of a model (`where`)."""
+        if other.name != self.name:
+            raise UsageError(
+                "C05", f'{where} is of task "{self.name}", not "{other.name}"', "give models and tasks of one kind"
+            )
+        before, now = dict(self.definition), dict(other.definition)
+        changed = [part for part in {**before, **now} if before.get(part) != now.get(part)]
+        if changed:
+            raise UsageError(
+                "C05",
+                f'task "{self.name}" has another {", ".join(changed)} than that of {where}',
+                "give the task with which it began, or start a new run",
+            )
+        if other.fingerprint != self.fingerprint:
+            raise UsageError("C05", f"the data of {where} have changed since it began", "start a new run")
 
     def check_structure(self, database: Database) -> None:
         """Raises an error that names the key, time or link in which a database differs from that of training."""

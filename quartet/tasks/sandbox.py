@@ -141,7 +141,7 @@ class _Process:
         if not self.answers.readline():
             self.end()
             raise ResourceError(
-                "R04", "the process for task SQL does not start", f"try {sys.executable} {child}"
+                "R03", "the process for task SQL does not start", f"try {sys.executable} {child}"
             )
 
     @staticmethod

@@ -10,6 +10,7 @@ from quartet.errors import TaskError, did_you_mean
 from quartet.times import parse_length
 
 Kind = Literal["forecast", "autocomplete", "external"]
+_LARGEST = 2**31 - 1
 TaskType = Literal["binary_classification", "regression", "multiclass_classification", "recommendation"]
 
 _WORDS = frozenset(
@@ -17,7 +18,7 @@ _WORDS = frozenset(
         *("name", "kind", "task_type", "description", "manifest_version"),
         *("entity_table", "entity_col", "target_col", "time_col"),
         *("src_entity_table", "src_entity_col", "dst_entity_table", "dst_entity_col", "eval_k"),
-        *("timedelta", "known_after", "num_eval_timestamps", "remove_columns", "sql", "labels"),
+        *("timedelta", "known_after", "num_eval_timestamps", "remove_columns", "sql", "labels", "timezone"),
         *("val_timestamp", "test_timestamp", "evaluator", "extra_files"),
     }
 )
@@ -42,6 +43,7 @@ class TaskSpec:
     remove_columns: tuple[tuple[str, str], ...] = ()
     sql: str = ""
     labels: str = ""
+    timezone: str | None = None  # of the times of a label table that name no zone
     description: str = ""
     val_timestamp: str | None = None
     test_timestamp: str | None = None
@@ -52,7 +54,12 @@ class TaskSpec:
         A label (entity, t, y) tells what happens in (t, t + horizon] and is known when that is over. One that belongs
         to t itself is known right after it, so that no seed of that time sees its own.
         """
-        return time + (self.horizon + self.known_after or 1)
+        return time + (self.lag or 1)
+
+    @property
+    def lag(self) -> int:
+        """Nanoseconds from a prediction time until its label is known."""
+        return self.horizon + self.known_after
 
     @property
     def hidden_columns(self) -> tuple[tuple[str, str], ...]:
@@ -76,16 +83,28 @@ def spec_from_dict(manifest: Mapping[str, Any], where: str) -> TaskSpec:
             raise TaskError("C01", f"{where}: {word} is {manifest.get(word)!r}", f"say one of {choices}")
 
     def text(word: str) -> str:
-        return str(manifest.get(word) or "")
+        value = manifest.get(word)
+        if isinstance(value, (Mapping, list, tuple, bool, bytes)):
+            raise TaskError("C01", f"{where}: {word} is {value!r}", "give a text")
+        return "" if value is None else str(value)
 
     def length(word: str) -> int:
-        return parse_length(text(word), f"{where}: {word}") if text(word) else 0
+        told = parse_length(text(word), f"{where}: {word}") if text(word) else 0
+        if told % 1000:
+            raise TaskError(
+                "C01", f"{where}: {word} is {text(word)}", "give whole microseconds, as SQL counts them"
+            )
+        return told
 
-    def whole(word: str) -> int:
-        try:
-            return int(manifest.get(word) or 0)
-        except (TypeError, ValueError):
-            raise TaskError("C01", f"{where}: {word} is {manifest[word]!r}", "give a whole number") from None
+    def whole(word: str, default: int) -> int:
+        value = manifest.get(word)
+        if value is None:
+            return default
+        if type(value) is not int or not 1 <= value <= _LARGEST:
+            raise TaskError(
+                "C01", f"{where}: {word} is {value!r}", f"give a whole number from 1 to {_LARGEST:,}"
+            )
+        return value
 
     is_link = manifest["task_type"] == "recommendation"
     entity = "src_entity" if is_link else "entity"
@@ -98,13 +117,14 @@ def spec_from_dict(manifest: Mapping[str, Any], where: str) -> TaskSpec:
         target_col=text("target_col") or (text("dst_entity_col") if is_link else ""),
         time_col=text("time_col"),
         item_table=text("dst_entity_table"),
-        eval_k=whole("eval_k"),
+        eval_k=whole("eval_k", 0),
         horizon=length("timedelta"),
         known_after=length("known_after"),
-        num_eval_times=whole("num_eval_timestamps") or 1,
+        num_eval_times=whole("num_eval_timestamps", 1),
         remove_columns=_column_pairs(manifest.get("remove_columns") or (), where),
         sql=text("sql"),
         labels=text("labels"),
+        timezone=text("timezone") or None,
         description=text("description"),
         val_timestamp=text("val_timestamp") or None,
         test_timestamp=text("test_timestamp") or None,
@@ -131,3 +151,9 @@ def _check_complete(spec: TaskSpec, where: str) -> None:
     missing = ", ".join(word for word, value in needed.items() if not value)
     if missing:
         raise TaskError("L01", f"{where}: a {spec.kind} task needs {missing}", "add what is missing")
+    if not spec.name.isprintable():
+        raise TaskError("C01", f"{where}: name is {spec.name!r}", "give a name without control characters")
+    columns = [column for column in (spec.time_col, spec.entity_col, spec.target_col) if column]
+    if len(set(columns)) < len(columns):
+        text = f"{where}: time_col, entity_col and target_col are {', '.join(columns)}"
+        raise TaskError("L01", text, "name three different columns")

@@ -34,9 +34,9 @@ class Splits:
             )
 
 
-def propose(first: int, last: int, horizon: int) -> Splits:
-    """Returns cut-offs that leave a tenth of the span (at least one horizon) for test and for validation."""
-    room = max(horizon, int(_PROPOSED_SHARE * (last - first)))
+def propose(first: int, last: int, lag: int) -> Splits:
+    """Returns cut-offs that leave a tenth of the span for test and for validation, and room for a label in each."""
+    room = max(lag, int(_PROPOSED_SHARE * (last - first)))
     grain = DAY if room >= 2 * DAY else 1
     test = (last - room) // grain * grain
     val = (test - room) // grain * grain
@@ -51,16 +51,21 @@ def propose(first: int, last: int, horizon: int) -> Splits:
 
 
 def forecast_times(
-    split: Split, splits: Splits, horizon: int, num_eval_times: int, span: tuple[int, int]
+    split: Split,
+    splits: Splits,
+    horizon: int,
+    num_eval_times: int,
+    span: tuple[int, int],
+    known_after: int = 0,
 ) -> NDArray[np.int64]:
     """Returns the prediction times of a split, as RelBench lays them.
 
-    Train goes back from one horizon before validation to the first row; validation and test go
-    forward from their cut-offs, as long as their label windows end in time.
+    Train goes back from the last time whose label is known when validation begins to the first row; validation and
+    test go forward from their cut-offs, as long as their labels are known in time.
     """
-    first, last = span
+    (first, last), lag = span, horizon + known_after
     if split == "train":
-        times = _steps(splits.val - horizon, first, -horizon)
+        times = _steps(splits.val - lag, first, -horizon)
         if len(times) < _FEWEST_TRAIN_TIMES:
             raise TimeError(
                 "T13",
@@ -70,34 +75,38 @@ def forecast_times(
             )
         return times
     start, limit = (splits.val, splits.test) if split == "val" else (splits.test, last)
-    if start + horizon > limit:
+    if start + lag > limit:
         ends = "test begins" if split == "val" else "data ends"
         raise TimeError(
             "T13",
-            f"labels for {show_instant(start)} need data until {show_instant(start + horizon)}; "
+            f"labels for {show_instant(start)} need data until {show_instant(start + lag)}; "
             f"{ends} {show_instant(limit)}",
             f"move {split}_timestamp or shorten the horizon",
         )
-    end = min(start + horizon * (num_eval_times - 1), limit - horizon)
+    end = min(start + horizon * (num_eval_times - 1), limit - lag)
     return _steps(start, end, horizon)
 
 
 def past_label_times(
-    splits: Splits, horizon: int, num_eval_times: int, first: int, upto: int
+    splits: Splits, horizon: int, num_eval_times: int, first: int, upto: int, known_after: int = 0
 ) -> NDArray[np.int64]:
-    """Returns the prediction times whose windows have closed at `upto`, one window beside the other.
+    """Returns the prediction times whose labels are known at `upto`, one window beside the other.
 
     They are those of the splits and, between the last window of validation and the test cut-off, as many as fit
     before the cut-off. So a seed of a split mostly sees a window that has just closed. They depend on the data
     through `first`, the time of the first row, alone.
     """
-    last_val = min(splits.val + horizon * (num_eval_times - 1), splits.test - horizon)
-    gap = max(last_val, splits.val - horizon) + horizon
-    train = _steps(splits.val - horizon, first, -horizon)[::-1]
-    val = _steps(splits.val, last_val, horizon)
-    between = _steps(splits.test - horizon, gap, -horizon)[::-1]
-    times = np.concatenate([train, val, between, _steps(splits.test, upto, horizon)])
-    return times[times + horizon <= upto]
+    lag = horizon + known_after
+    last_val = min(splits.val + horizon * (num_eval_times - 1), splits.test - lag)
+    gap = max(last_val + horizon, splits.val)
+
+    def before(cut_off: int, begin: int) -> list[NDArray[np.int64]]:
+        known, waiting = cut_off - lag, known_after // horizon * horizon
+        return [_steps(known, begin, -horizon)[::-1], _steps(max(known + horizon, begin), known + waiting, horizon)]
+
+    val, test = _steps(splits.val, last_val, horizon), _steps(splits.test, upto, horizon)
+    times = np.concatenate([*before(splits.val, first), val, *before(splits.test, gap), test])
+    return times[times + lag <= upto]
 
 
 def _steps(start: int, end: int, step: int) -> NDArray[np.int64]:
@@ -108,15 +117,15 @@ def _steps(start: int, end: int, step: int) -> NDArray[np.int64]:
     return start + step * np.arange(max(0, (end - start) // step + 1), dtype=np.int64)
 
 
-def split_of_labels(time: NDArray[np.int64], horizon: int, splits: Splits) -> dict[Split, NDArray[np.bool_]]:
-    """Returns which rows of a label table belong to which split.
+def split_of_labels(time: NDArray[np.int64], lag: int, splits: Splits) -> dict[Split, NDArray[np.bool_]]:
+    """Returns which rows of a label table belong to which split, their labels being known `lag` later.
 
-    A label of train must be known at `val`, one of validation at `test`; rows whose window crosses
-    a cut-off belong to no split.
+    A label of train must be known at `val`, one of validation at `test`; rows that wait for theirs across a cut-off
+    belong to no split.
     """
-    closed_at = time + horizon
-    if horizon:
-        val, test = (time >= splits.val) & (closed_at <= splits.test), time >= splits.test
+    known_at = time + lag
+    if lag:
+        val, test = (time >= splits.val) & (known_at <= splits.test), time >= splits.test
     else:  # a label that is known at its own time: RelBench's convention for autocomplete
         val, test = (time > splits.val) & (time <= splits.test), time > splits.test
-    return {"train": closed_at <= splits.val, "val": val, "test": test}
+    return {"train": known_at <= splits.val, "val": val, "test": test}

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+import hashlib
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, get_args
@@ -11,15 +12,15 @@ from typing import Any, get_args
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
+from quartet.causal import visible
 from quartet.config import Protocol
-from quartet.database import Database, read_yaml
-from quartet.errors import TaskError, TimeError, UsageError, did_you_mean
+from quartet.database import Database, digest_column, read_yaml
+from quartet.errors import TaskError, TimeError, UsageError, did_you_mean, examples
 from quartet.findings import Finding, Findings
 from quartet.tasks.binding import OnEarlySeed, to_seeds
 from quartet.tasks.checks import lint
-from quartet.tasks.labels import LabelColumns, column_labels, forecast_labels, read_labels
+from quartet.tasks.labels import LabelColumns, column_labels, forecast_labels, label_times, read_labels
 from quartet.tasks.past_labels import past_label_seeds, with_past_labels
 from quartet.tasks.seeds import Seeds, Target
 from quartet.tasks.spec import TaskSpec, spec_from_dict
@@ -42,7 +43,8 @@ class Task:
     """What to predict. Build one with `Task.load`, `Task.from_sql` or `Task.from_labels`.
 
     `full_database` is the whole database, from which labels are made; `database` is the part of it that
-    the task may see. With `past_labels`, labels that are already known are rows of `database`.
+    the task may see. With `past_labels`, labels that are already known are rows of `database`. `protocol` says where
+    the database ends for a seed (see `under`).
     """
 
     spec: TaskSpec
@@ -51,7 +53,8 @@ class Task:
     stored: Mapping[Split, Path] = field(default_factory=dict)
     labels: pa.Table | None = None
     on_early_seed: OnEarlySeed = "error"
-    past_labels: Protocol | None = None
+    past_labels: bool = False
+    protocol: Protocol = "rolling"
     path: str = ""  # the name or file by which it was loaded, if it was
     _seeds: dict[Split, tuple[Seeds, list[Finding]]] = field(default_factory=dict)
 
@@ -134,32 +137,90 @@ class Task:
     @cached_property
     def database(self) -> Database:
         """The database as the task may see it: the visible one and, with `past_labels`, the labels that are known."""
-        if self.past_labels is None:
-            return self.visible_database
         end = self.splits.test
-        if self.past_labels == "rolling":
+        if self.protocol == "rolling":
             end = int(self.seeds("test").time.max(initial=end))
-        given = None
-        if self.spec.kind == "external":  # labels do not follow from the database
-            given = self.labels if self.labels is not None else pa.concat_tables(map(self.label_rows, SPLITS))
-        whole = with_past_labels(self.full_database, self.spec, self.splits, end, given)
-        return whole.without(self.spec.hidden_columns)
+        shown = self.visible_database
+        if self.past_labels:
+            given = None
+            if self.spec.kind == "external":  # labels do not follow from the database
+                given = (
+                    self.labels if self.labels is not None else pa.concat_tables(map(self.label_rows, SPLITS))
+                )
+            whole = with_past_labels(self.full_database, self.spec, self.splits, end, given)
+            shown = whole.without(self.spec.hidden_columns)
+        return shown if self.protocol == "rolling" else shown.frozen_at(end)
 
-    def with_past_labels(self, protocol: Protocol) -> Task:
-        """Returns the same task with the labels that are known as rows of its database (see `past_labels.py`).
+    def under(self, protocol: Protocol, past_labels: bool = False) -> Task:
+        """Returns the same task where the database ends, for a seed, where a protocol says.
 
-        `frozen`: those known at the test cut-off; `rolling`: those known at the last seed.
+        frozen   at the test cut-off, the seed keeping its own time: RelBench's examples, RelGT, the paper
+        rolling  at the seed's own time, as in use
+        clamped  at the test cut-off, and a later seed is asked as of that moment
+        auto     frozen, or rolling where test asks about rows that do not exist at the cut-off (an order at the
+                 moment it is placed): a frozen database has nothing to tell of them
+
+        With `past_labels`, labels that are known by then are rows of the database (see `past_labels.py`).
         """
         _check_choice(protocol, get_args(Protocol), "the protocol")
-        task = replace(self, past_labels=protocol)
+        if protocol == "auto":
+            protocol = "rolling" if self.num_new_entities else "frozen"
+        elif protocol != "rolling" and self.num_new_entities:
+            raise TimeError(
+                "T17",
+                f'{self.num_new_entities:,} of {len(self.seeds("test")):,} test seeds of task "{self.name}" ask about '
+                f"{self.spec.entity_table} that do not exist at the test cut-off, {show_instant(self.splits.test)}, "
+                f"where a {protocol} database ends",
+                "say protocol rolling",
+            )
+        task = replace(self, past_labels=past_labels, protocol=protocol)
         task.__dict__["vault"] = self.vault  # every opening is written down in one place
         return task
+
+    @cached_property
+    def num_new_entities(self) -> int:
+        """How many test seeds ask about rows that do not exist yet at the test cut-off."""
+        entity, seeds = self.full_database[self.spec.entity_table], self.seeds("test")
+        rows = seeds.node - self.full_database.offsets[entity.name]
+        return int((~visible(entity.known_at[rows], self.splits.test)).sum())
+
+    @cached_property
+    def definition(self) -> dict[str, str]:
+        """Returns a short digest of each part of all that decides the labels: two tasks with equal ones are the same."""
+
+        def short(content: bytes) -> str:
+            return hashlib.sha256(content).hexdigest()[:16]
+
+        undecisive = {"name", "description", "labels", "val_timestamp", "test_timestamp"}
+        parts = {
+            each.name: short(repr(getattr(self.spec, each.name)).encode())
+            for each in fields(self.spec)
+            if each.name not in undecisive
+        }
+        parts["cut-offs"] = short(f"{self.splits.val} {self.splits.test}".encode())
+        parts["on_early_seed"] = short(self.on_early_seed.encode())
+        if self.labels is not None:
+            digest = hashlib.sha256()
+            for column in self.labels.columns:
+                digest_column(digest, column)
+            parts["labels"] = digest.hexdigest()[:16]
+        return parts | {f"{split} labels": short(path.read_bytes()) for split, path in self.stored.items()}
+
+    @property
+    def digest(self) -> str:
+        """Returns one digest of the data that the task may see and of its definition."""
+        parts = [self.visible_database.fingerprint, *map(str, sorted(self.definition.items()))]
+        return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
     def check(self) -> Findings:
         """Returns everything suspicious about the task and what was left out of its splits.
 
-        Labels that cannot carry a model are an error. Test labels stay in the vault.
+        Labels that cannot carry a model, or that look past their window, are an error. Test labels stay in the vault.
         """
+        return self._checked
+
+    @cached_property
+    def _checked(self) -> Findings:
         left_out = [finding for split in SPLITS for finding in self.findings(split)]
         return Findings([*left_out, *lint(self)])
 
@@ -168,16 +229,10 @@ class Task:
         seeds, _ = self._labelled(split)
         return seeds.without_target() if split == "test" else seeds
 
-    def seeds_under(self, protocol: Protocol, split: Split) -> Seeds:
-        """Returns the seeds of a split at the times up to which they may look.
-
-        `frozen` (RelBench's examples, the paper): the database ends at the test cut-off, so a later seed looks
-        from there. `rolling`: every seed looks from its own time. The rows that an autocomplete task fills in may
-        come after the cut-off, where a frozen database would not have them: for it both are the same.
-        """
-        _check_choice(protocol, get_args(Protocol), "the protocol")
+    def asked_seeds(self, split: Split) -> Seeds:
+        """Returns the seeds of a split at the times as of which they are asked: their own, unless they are clamped."""
         seeds = self.seeds(split)
-        if protocol == "rolling" or self.spec.kind == "autocomplete":
+        if self.protocol != "clamped":
             return seeds
         return replace(seeds, time=np.minimum(seeds.time, self.splits.test))
 
@@ -196,7 +251,7 @@ class Task:
         They are those of train and validation or, with `past_labels`, all that the database tells. The rule itself
         takes care that a seed sees a label only once its window has closed.
         """
-        if self.past_labels is not None:
+        if self.past_labels:
             return past_label_seeds(self.database, self.spec, self.classes)
         return self.seeds("train").joined_with(self.seeds("val"))
 
@@ -219,7 +274,9 @@ class Task:
         """Returns the rows of the label table of a split: stored, given, or made from the database."""
         columns = self.label_columns
         if split in self.stored:
-            return columns.select(pq.read_table(self.stored[split]), str(self.stored[split]))
+            rows = columns.select(read_labels(self.stored[split]), str(self.stored[split]))
+            self._check_split(rows, split)
+            return rows
         if self.spec.kind == "forecast" and self.labels is None:
             return forecast_labels(self.spec, self.full_database, self.splits, split)
         labels = self.labels
@@ -232,7 +289,26 @@ class Task:
                 "give `labels`",
             )
         time = to_utc(labels[columns.time], f'task "{self.name}", column {columns.time}').ns
-        return labels.filter(pa.array(split_of_labels(time, self.spec.horizon, self.splits)[split]))
+        return labels.filter(pa.array(split_of_labels(time, self.spec.lag, self.splits)[split]))
+
+    def _check_split(self, rows: pa.Table, split: Split) -> None:
+        """Refuses stored label rows that do not belong to their split: the future must not be learned from."""
+        where = f'"{self.stored[split]}"'
+        time = label_times(rows[self.label_columns.time], where)
+        strays = time[~split_of_labels(time, self.spec.lag, self.splits)[split]]
+        if len(strays):
+            val, test = show_instant(self.splits.val), show_instant(self.splits.test)
+            belong = {
+                "train": f"Labels of train are known by {val}, when validation begins",
+                "val": f"Validation begins at {val}, and its labels are known by {test}, when test begins",
+                "test": f"Test begins at {test}",
+            }
+            raise TimeError(
+                "T16",
+                f"{where}: {len(strays):,} of {len(time):,} rows do not belong to {split} "
+                f"{examples(map(show_instant, map(int, strays)))}. {belong[split]}",
+                "take these rows out, or correct val_timestamp and test_timestamp",
+            )
 
     def _labelled(self, split: Split) -> tuple[Seeds, list[Finding]]:
         _check_choice(split, SPLITS, "the split")
@@ -273,7 +349,7 @@ def _splits(spec: TaskSpec, database: Database, labels: pa.Table | None) -> Spli
         span = int(time.min()), int(time.max())
     if span is None:
         raise TimeError("T10", f'task "{spec.name}" has no cut-offs, and no table has a time column')
-    return propose(*span, spec.horizon)
+    return propose(*span, spec.lag)
 
 
 def _check_type(value: object, kinds: Any, what: str, fix: str = "load one with `quartet.open`") -> None:

@@ -68,7 +68,7 @@ ROLLING = sorted([*FROZEN, ("bob", day(85), 1), ("dan", day(90), 1)])
 @pytest.mark.parametrize(("protocol", "expected"), [("frozen", FROZEN), ("rolling", ROLLING)])
 def test_the_rows_of_the_drawing(protocol: Protocol, expected: list[Known]) -> None:
     """On day 80 those of the drawing are known; on day 95 also bob's of day 75 and dan's of day 80, but no more."""
-    database = label_task(LABELS).with_past_labels(protocol).database
+    database = label_task(LABELS).under(protocol, past_labels=True).database
     assert known(database) == expected
     table = database["known_labels"]
     assert table.data.column_names == ["entity", "known_at", "label"]
@@ -83,17 +83,17 @@ def test_a_label_without_a_horizon_is_known_a_nanosecond_later(protocol: Protoco
     days = (0, 60, 79, 80, 81, 94, 95)
     task = label_task([("ann", number, number % 2) for number in days], horizon_days=0)
     expected = [("ann", day(number) + 1, number % 2) for number in days if number <= last]
-    assert known(task.with_past_labels(protocol).database) == expected
+    assert known(task.under(protocol, past_labels=True).database) == expected
 
 
 @pytest.mark.parametrize("horizon_days", [0, 10])
 def test_labels_may_be_known_later(horizon_days: int) -> None:
     task = label_task(LABELS, horizon_days=horizon_days)
-    later = with_spec(task, known_after=6 * DAY).with_past_labels("frozen")
+    later = with_spec(task, known_after=6 * DAY).under("frozen", past_labels=True)
     delay = horizon_days + 6
     expected = sorted((who, day(at + delay), y) for who, at, y in LABELS if at + delay <= 80)
     assert known(later.database) == expected
-    assert len(expected) < len(known(task.with_past_labels("frozen").database))
+    assert len(expected) < len(known(task.under("frozen", past_labels=True).database))
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_when_a_label_is_known(words: dict[str, str], expected: int) -> None:
 
 def test_each_protocol_and_no_past_labels_keep_to_themselves() -> None:
     task = label_task(LABELS)
-    frozen, rolling = task.with_past_labels("frozen"), task.with_past_labels("rolling")
+    frozen, rolling = task.under("frozen", past_labels=True), task.under("rolling", past_labels=True)
     assert [len(known(one.database)) for one in (frozen, rolling)] == [12, 14]
     assert list(task.database.tables) == ["people"]
     assert (
@@ -143,7 +143,7 @@ def churn(shop: Database) -> Task:
 
 @pytest.fixture(scope="module")
 def past(churn: Task) -> dict[str, list[Known]]:
-    return {name: known(churn.with_past_labels(name).database) for name in ("frozen", "rolling")}
+    return {name: known(churn.under(name, past_labels=True).database) for name in ("frozen", "rolling")}
 
 
 def test_the_windows_of_a_forecast(shop: Database, churn: Task, past: dict[str, list[Known]]) -> None:
@@ -185,7 +185,7 @@ def test_labels_end_where_they_are_asked_to(churn: Task, shift: int) -> None:
 
 
 def test_a_label_that_is_late_still_tells_of_its_window(shop: Database, churn: Task) -> None:
-    late = with_spec(churn, known_after=DAY).with_past_labels("frozen")
+    late = with_spec(churn, known_after=DAY).under("frozen", past_labels=True)
     times = sorted({at - WINDOW - DAY for _, at, _ in known(late.database)})
     assert (
         times[-1] == churn.splits.test - 2 * WINDOW
@@ -425,16 +425,15 @@ def place_task(raw: Raw | None = None, **words: Any) -> Task:
     )
 
 
-@pytest.mark.parametrize(("protocol", "last"), [("frozen", 2), ("rolling", 4)])
-def test_the_cells_of_a_column_are_known_after_their_rows(protocol: Protocol, last: int) -> None:
-    """The cut-off is that of day 3, the last seed that of day 5: labels of these very times are not known there."""
-    database = place_task().with_past_labels(protocol).database
+def test_the_cells_of_a_column_are_known_after_their_rows() -> None:
+    """The last seed is that of day 5: labels of that very time are not known there."""
+    database = place_task().under("rolling", past_labels=True).database
     expected = [
-        (number, day(at) + 1, place) for number, _, at, place in RESULTS if at <= last and place is not None
+        (number, day(at) + 1, place) for number, _, at, place in RESULTS if at <= 4 and place is not None
     ]
     assert known(database) == expected
     assert "place" not in database["results"].data.column_names
-    kept = place_task().with_past_labels(protocol).visible_database["results"]
+    kept = place_task().visible_database["results"]
     assert kept.data.equals(database["results"].data)
 
 
@@ -449,7 +448,7 @@ def labels_seen(task: Task, config: SamplingConfig) -> dict[int, set[int]]:
 @pytest.mark.parametrize("rule", ["<=", "<"])
 def test_a_row_sees_labels_of_earlier_rows_alone(rule: TimeRule) -> None:
     """Neither its own nor those of its race: with all of the time before it, it sees all of them and no more."""
-    seen = labels_seen(place_task().with_past_labels("rolling"), SamplingConfig(time_rule=rule))
+    seen = labels_seen(place_task().under("rolling", past_labels=True), SamplingConfig(time_rule=rule))
     early, late = {0, 1, 2}, {0, 1, 2, 3, 4}  # that of result 5 is empty
     assert seen == {
         0: set(), 1: set(), 2: {0, 1}, 3: early, 4: early, 5: early, 6: late, 7: {*late, 6}, 8: {*late, 6, 7},
@@ -458,7 +457,7 @@ def test_a_row_sees_labels_of_earlier_rows_alone(rule: TimeRule) -> None:
 
 def test_a_column_may_be_filled_in_later() -> None:
     """36 hours later: a day is too early, two days are enough."""
-    task = place_task(known_after="36 hours").with_past_labels("rolling")
+    task = place_task(known_after="36 hours").under("rolling", past_labels=True)
     seen = labels_seen(task, SamplingConfig())
     assert seen == {
         0: set(), 1: set(), 2: set(), 3: {0, 1}, 4: {0, 1}, 5: {0, 1}, 6: {0, 1, 2}, 7: {0, 1, 2, 3, 4},
@@ -570,7 +569,7 @@ def test_no_window_has_closed_yet() -> None:
 
 
 def test_without_a_seed_of_test_rolling_past_labels_end_at_its_cut_off() -> None:
-    assert known(label_task(DRAWN).with_past_labels("rolling").database) == FROZEN
+    assert known(label_task(DRAWN).under("rolling", past_labels=True).database) == FROZEN
 
 
 # --- conservation (P20) ---------------------------------------------------------------------------
@@ -610,7 +609,7 @@ def test_every_label_is_a_row_or_accounted_for(
 
 
 def test_labels_about_nobody_are_named() -> None:
-    database = label_task([*LABELS, ("zoe", 75, 1)]).with_past_labels("rolling").database
+    database = label_task([*LABELS, ("zoe", 75, 1)]).under("rolling", past_labels=True).database
     assert [str(finding) for finding in database.findings if finding.code == "S07"] == [
         'warning[S07] known_labels.entity: 1 of 15 values have no row in "people" (zoe). '
         "Using: drop links (on_dangling: error to stop)"
@@ -628,7 +627,7 @@ def test_a_label_that_is_no_number_is_no_row() -> None:
     ]
     task = label_task(labels, "regression")
     assert len(task.seeds("train")) == 1
-    assert known(task.with_past_labels("frozen").database) == [("ann", day(10), 1.0), ("ann", day(70), 2.0)]
+    assert known(task.under("frozen", past_labels=True).database) == [("ann", day(10), 1.0), ("ann", day(70), 2.0)]
 
 
 def test_a_label_without_a_time_is_refused() -> None:
@@ -668,11 +667,11 @@ def test_the_labels_of_the_rules_are_the_rows(horizon_days: int) -> None:
     task = label_task([label for label in LABELS if label[1] not in (75, 80)], horizon_days=horizon_days)
     expected = known_seeds(task.seeds("train").joined_with(task.seeds("val")))
     assert (
-        known_seeds(task.with_past_labels("frozen").known_labels())
+        known_seeds(task.under("frozen", past_labels=True).known_labels())
         == expected
         == known_seeds(task.known_labels())
     )
-    crossing = label_task(LABELS, horizon_days=10).with_past_labels("rolling").known_labels()
+    crossing = label_task(LABELS, horizon_days=10).under("rolling", past_labels=True).known_labels()
     assert known_seeds(crossing)[NAMES.index("bob"), day(75), 1] == 1
 
 
@@ -684,7 +683,7 @@ def test_a_class_that_training_does_not_have_is_no_label_of_a_rule() -> None:
         ("ann", 60, "red"),
         ("ann", 80, "red"),
     ]
-    task = label_task(labels, "multiclass_classification").with_past_labels("frozen")
+    task = label_task(labels, "multiclass_classification").under("frozen", past_labels=True)
     assert [label for *_, label in known(task.database)] == ["red", "green", "red", "blue"]
     assert known_seeds(task.known_labels()) == Counter([(0, day(0), 1), (0, day(60), 1), (1, day(0), 0)])
 
@@ -697,10 +696,10 @@ def test_rules_of_past_labels_are_those_that_were_told(
     """Rolling: the same as those that were given the labels of test; frozen: as those that were not."""
     task = label_task([label for label in LABELS if label[1] != 75])
     test = replace(task.seeds("test"), target=task.vault.open("tell the rules"))
-    told, alone = rule(task).knowing(test), rule(task.with_past_labels(protocol))
+    told, alone = rule(task).knowing(test), rule(task.under(protocol, past_labels=True))
     assert alone.knowing(test) is alone
     seeds = [
-        task.seeds_under(protocol, "test"),
+        task.under(protocol).asked_seeds("test"),
         asked(*[(who, at) for who in NAMES for at in range(0, 96, 5)]),
     ]
     plain = told if protocol == "rolling" else rule(task)
@@ -712,7 +711,7 @@ def test_rules_of_past_labels_are_those_that_were_told(
 
 def test_a_rule_knows_labels_between_the_splits() -> None:
     """Bob's of day 75 belongs to no split, and is a row from day 85 on."""
-    rule = entity_mean(label_task(LABELS).with_past_labels("rolling"))
+    rule = entity_mean(label_task(LABELS).under("rolling", past_labels=True))
     assert rule.predict(asked(("bob", 84), ("bob", 85))).tolist() == [1 / 3, 1 / 2]
     plain = entity_mean(label_task(LABELS))
     assert plain.predict(asked(("bob", 84), ("bob", 85))).tolist() == [1 / 3, 1 / 3]

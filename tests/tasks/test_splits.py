@@ -111,28 +111,29 @@ def test_label_rows_never_reach_over_a_cut_off(times: list[int], horizon: int, v
     room=st.integers(1, 300),
     after=st.integers(-400, 300),
     offset=st.integers(-(10**18), 10**18),
+    late=st.sampled_from([0, 0, 1, 7, 60]),
 )
 def test_windows_of_past_labels(
-    horizon: int, windows: int, past: int, room: int, after: int, offset: int
+    horizon: int, windows: int, past: int, room: int, after: int, offset: int, late: int
 ) -> None:
     """Those of all splits that have closed, one beside the other: none reaches into another."""
     splits = Splits(offset, offset + room)
     first, upto = splits.val - past, splits.test + after
-    times = past_label_times(splits, horizon, windows, first, upto)
+    times, lag = past_label_times(splits, horizon, windows, first, upto, late), horizon + late
     assert times.dtype == np.int64
-    assert (times + horizon <= upto).all()
+    assert (times + lag <= upto).all()
     assert (np.diff(times) >= horizon).all()
     for split in SPLITS:
         with contextlib.suppress(TimeError):  # a split that has no room for a window
             span = (first, splits.test + 1000 * horizon)
-            asked = forecast_times(split, splits, horizon, windows, span)
-            assert set(asked[asked + horizon <= upto].tolist()) <= set(times.tolist())
-    if past >= horizon and splits.val <= upto:
-        assert splits.val - horizon in times
-    if max(past, room) >= horizon and splits.test <= upto:  # a window has closed less than a horizon before
+            asked = forecast_times(split, splits, horizon, windows, span, late)
+            assert set(asked[asked + lag <= upto].tolist()) <= set(times.tolist())
+    if past >= lag and splits.val <= upto:
+        assert splits.val - lag in times
+    if late == 0 and max(past, room) >= horizon and splits.test <= upto:  # one has closed less than a horizon before
         assert splits.test - horizon < times[times + horizon <= splits.test].max() + horizon
-    earlier = past_label_times(splits, horizon, windows, first, upto - room)
-    assert earlier.tolist() == [time for time in times.tolist() if time + horizon <= upto - room]
+    earlier = past_label_times(splits, horizon, windows, first, upto - room, late)
+    assert earlier.tolist() == [time for time in times.tolist() if time + lag <= upto - room]
 
 
 def test_windows_between_validation_and_test_end_at_its_cut_off() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -14,11 +14,13 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
+from quartet.config import Protocol
 from quartet.database import Database
 from quartet.errors import QuartetError, TaskError, TimeError, UsageError
 from quartet.findings import Findings
 from quartet.tasks import SPLITS, Links, Seeds, Task, check_labels, lint, task_names
 from quartet.tasks.spec import spec_from_dict
+from quartet.times import NEVER
 from tests.shared import shared_data
 from tests.tasks.small import CHURN, DAY, START, small_shop
 
@@ -197,7 +199,7 @@ BAD_LABELS = {
     ),
     "L10": (
         rows_of(("C01", 3, 1), ("C02", 3, 1), ("C01", 3, 0)),
-        'error[L10] task "churn", train: 1 seeds occur twice with different labels '
+        'error[L10] task "churn", train: 1 seeds occur twice '
         "(C01 at 2023-01-04). Fix: keep one label for each (entity, time)",
     ),
     "L07": (
@@ -332,15 +334,28 @@ def test_a_task_shows_what_it_asks(shop: Database) -> None:
     assert "(proposed)" in repr(Task.from_sql(shop, **CHURN))
 
 
-def test_frozen_seeds_look_from_the_test_cut_off(shop: Database) -> None:
+def test_a_protocol_says_where_the_database_ends(shop: Database) -> None:
     task = Task.from_sql(shop, **CHURN, num_eval_timestamps=2)
-    rolling, frozen = (task.seeds_under(protocol, "test") for protocol in ("rolling", "frozen"))
-    assert rolling.time.max() > task.splits.test == frozen.time.min() == frozen.time.max()
-    assert frozen.node.tolist() == rolling.node.tolist() == task.seeds("test").node.tolist()
-    assert frozen.target is None
+    end, own = task.splits.test, task.seeds("test")
+    assert task.under("auto").protocol == "frozen"
+    for protocol in get_args(Protocol):
+        asked, database = task.under(protocol).asked_seeds("test"), task.under(protocol).database
+        assert asked.node.tolist() == own.node.tolist()
+        assert asked.target is None
+        times = np.minimum(own.time, end) if protocol == "clamped" else own.time
+        assert asked.time.tolist() == times.tolist()
+        before, after = database["orders"].known_at, shop["orders"].known_at
+        expected = after if protocol == "rolling" else np.where(after <= end, after, NEVER)
+        assert before.tolist() == expected.tolist()
+    assert own.time.max() > end
+
+
+def test_rows_that_do_not_exist_at_the_cut_off_need_a_rolling_database(shop: Database) -> None:
     fill = Task.load(shop, {"kind": "autocomplete", "name": "fill", "task_type": "regression",
                             "entity_table": "orders", "target_col": "amount"})  # fmt: skip
-    assert fill.seeds_under("frozen", "test").time.tolist() == fill.seeds("test").time.tolist()
+    assert fill.under("auto").protocol == "rolling"
+    with pytest.raises(TimeError, match=r"T17\].*test seeds of task \"fill\" ask about orders that do not exist at"):
+        fill.under("frozen")
 
 
 WRONG: dict[str, Callable[[Database], object]] = {
@@ -352,7 +367,7 @@ WRONG: dict[str, Callable[[Database], object]] = {
     "labels that are nothing": lambda shop: external(shop, None),
     "labels that are a list": lambda shop: external(shop, [1, 2]),
     "another split": lambda shop: Task.from_sql(shop, **CHURN).seeds("all"),  # type: ignore[arg-type]
-    "another protocol": lambda shop: Task.from_sql(shop, **CHURN).with_past_labels("thawed"),  # type: ignore[arg-type]
+    "another protocol": lambda shop: Task.from_sql(shop, **CHURN).under("thawed", past_labels=True),  # type: ignore[arg-type]
     "another way with early seeds": lambda shop: Task.from_sql(shop, "keep", **CHURN),  # type: ignore[arg-type]
 }
 

@@ -622,12 +622,14 @@ def test_a_label_that_is_no_number_is_no_row() -> None:
         ("ann", 0, 1.0),
         ("bob", 0, float("nan")),
         ("cleo", 0, None),
+        ("bob", 1, 4.0),
         ("ann", 60, 2.0),
         ("ann", 80, 3.0),
     ]
     task = label_task(labels, "regression")
-    assert len(task.seeds("train")) == 1
-    assert known(task.under("frozen", past_labels=True).database) == [("ann", day(10), 1.0), ("ann", day(70), 2.0)]
+    assert len(task.seeds("train")) == 2
+    past = [("ann", day(10), 1.0), ("ann", day(70), 2.0), ("bob", day(11), 4.0)]
+    assert known(task.under("frozen", past_labels=True).database) == past
 
 
 def test_a_label_without_a_time_is_refused() -> None:

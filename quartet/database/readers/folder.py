@@ -101,7 +101,7 @@ def read_files(name: str, parts: list[Path]) -> tuple[pa.Table, list[Finding]]:
 def _read_parts(name: str, parts: list[Path], text: frozenset[str]) -> tuple[list[pa.Table], list[Finding]]:
     tables, findings = [], []
     for path in parts:
-        if _suffix(path) in _PARQUET:
+        if _suffix(path) not in _CSV:
             tables.append(read_parquet(path))
             continue
         try:

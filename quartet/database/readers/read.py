@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from importlib import import_module
 from os import PathLike
 from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
 
 from quartet.database.readers.address import hide_passwords
 from quartet.database.source import Source
@@ -34,6 +37,17 @@ def read_source(source: object) -> Source:
         reason = error.strerror or error
         shown = hide_passwords(text)[:200]
         raise UsageError("C09", f'"{shown}" cannot be read ({reason})', "check the path") from None
+
+
+def read_table(source: Any, name: str) -> pa.Table:
+    """Reads one table, as it would be read among others: a data frame, an Arrow table, or the path of a file."""
+    if isinstance(source, (str, PathLike)):
+        from quartet.database.readers.folder import read_files
+
+        return read_files(name, [Path(source)])[0]
+    from quartet.database.readers.frames import read_frames
+
+    return read_frames({name: source}).tables[name]
 
 
 def _read(text: str, path: Path) -> Source:

@@ -195,7 +195,7 @@ class Database:
         return self._with({name: self[name].take(rows) for name, rows in chosen.items()})
 
     def frozen_at(self, time: int) -> Database:
-        """Returns the database in which nothing that became known after a time is ever known; rows keep their places."""
+        """Returns the database in which what became known after a time is never known; rows keep their places."""
         tables = {
             name: replace(t, known_at=np.where(visible(t.known_at, time), t.known_at, NEVER))
             for name, t in self.tables.items()

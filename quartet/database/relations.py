@@ -180,13 +180,13 @@ def _period_findings(tables: Mapping[str, Table]) -> list[Finding]:
             where = f"{name}.{table.schema.time.column}"
             text = f"{where} tells no more than the {table.period}: rows count as known when it begins"
             fix = f"if they are known when it is over, set known_at: end of {table.period} for {name}"
-            findings.append(warning("T16", where, text, table.num_rows, f"{fix} in the schema file"))
+            findings.append(warning("T18", where, text, table.num_rows, f"{fix} in the schema file"))
         elif table.period:
             days.append(name)
     if days:
         text = f"times tell no more than the day: rows count as known when it begins {examples(days)}"
         fix = "if they are known when it is over, set known_at: end of day in the schema file"
-        findings.append(note("T16", "", text, len(days), fix))
+        findings.append(note("T18", "", text, len(days), fix))
     return findings
 
 

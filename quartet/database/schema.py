@@ -258,14 +258,14 @@ def _table(content: object, where: str, origin: Origin) -> TableSchema:
 
 
 def _time(fields: Mapping[Any, Any], where: str, origin: Origin) -> TimeColumn:
-    missing, known_at = fields.get("on_missing_time", "error"), fields.get("known_at")
+    missing, moment = fields.get("on_missing_time", "error"), fields.get("known_at")
     if missing not in ("error", "drop", "never_visible"):
         raise UsageError(
             "C01", f"{where}: on_missing_time is {missing!r}", "use error, drop or never_visible"
         )
-    if known_at is not None and (known_at not in [*_ENDS] or fields.get("time_from") is not None):
+    if moment is not None and (moment not in [*_ENDS] or fields.get("time_from") is not None):
         fix = f"use one of {', '.join(_ENDS)}, with a time_col; for any other moment name its column as available_at"
-        raise UsageError("C01", f"{where}: known_at is {known_at!r}", fix)
+        raise UsageError("C01", f"{where}: known_at is {moment!r}", fix)
     column = fields.get("time_col")
     return TimeColumn(
         column="" if column is None else str(column),
@@ -275,7 +275,7 @@ def _time(fields: Mapping[Any, Any], where: str, origin: Origin) -> TimeColumn:
         on_missing=missing,
         origin=origin,
         link=_names(fields.get("time_from")),
-        end_of=None if known_at is None else _ENDS[known_at],
+        end_of=None if moment is None else _ENDS[moment],
     )
 
 

@@ -16,7 +16,8 @@ from quartet.findings import Finding
 class Source:
     """Raw tables and the schema that the source itself declares.
 
-    Every reader returns one. `location` is fit to be shown: it never holds a password.
+    Every reader returns one. `location` is fit to be shown: it never holds a password. `untyped` names the tables
+    whose columns have the types of their cells, because the source declares none.
     """
 
     tables: Mapping[str, pa.Table]
@@ -24,3 +25,4 @@ class Source:
     location: str
     task_folder: Path | None = None
     findings: tuple[Finding, ...] = ()
+    untyped: frozenset[str] = frozenset()

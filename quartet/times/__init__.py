@@ -3,7 +3,7 @@
 from quartet.times.formats import smallest_part
 from quartet.times.instants import DAY, NEVER, PERIODS, SECOND, STATIC, show_instant, to_arrow
 from quartet.times.lengths import parse_length, show_length
-from quartet.times.utc import ParsedTimes, parse_instant, to_utc
+from quartet.times.utc import ParsedTimes, is_iso, parse_instant, to_utc
 
 __all__ = [
     "DAY",
@@ -12,6 +12,7 @@ __all__ = [
     "SECOND",
     "STATIC",
     "ParsedTimes",
+    "is_iso",
     "parse_instant",
     "parse_length",
     "show_instant",

@@ -300,6 +300,11 @@ def _from_text(source: _Column, text: pa.Array) -> ParsedTimes:
     return _parsed(_read_iso(iso, missing, source), missing, source)
 
 
+def is_iso(text: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """Returns whether each text is a time of ISO 8601, null for null."""
+    return pc.match_substring_regex(text, _ISO)
+
+
 def _matches(text: pa.Array, pattern: str) -> Mask:
     matches: Mask = _filled(pc.match_substring_regex(text, pattern), False)
     return matches

@@ -274,7 +274,7 @@ def test_a_period_that_nobody_named(time: dict[str, Any], message: str) -> None:
 def test_inspect_asks_when_a_period_is_known(
     column: Any, time: Any, level: Level | None, period: str
 ) -> None:
-    asked = [finding for finding in seasons(column, **time).findings if finding.code == "T16"]
+    asked = [finding for finding in seasons(column, **time).findings if finding.code == "T18"]
     assert [finding.level for finding in asked] == ([level] if level else [])
     assert all(f"known_at: end of {period}" in finding.fix for finding in asked)
 

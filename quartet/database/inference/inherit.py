@@ -73,7 +73,7 @@ class _Dating:
 
     data: dict[str, pa.Table]
     known: dict[str, TableSchema]
-    known_at: dict[str, _Ints]
+    dates: dict[str, _Ints]
 
     def inherit(self, name: str, link: ForeignKey) -> None:
         """Gives a table the times of the rows that it points to."""
@@ -139,12 +139,12 @@ class _Dating:
         return times
 
     def _known_at(self, name: str) -> _Ints:
-        if name not in self.known_at:
+        if name not in self.dates:
             table = self.known[name]
             spec = table.time or TimeColumn("")
             times = [known for *_, known in times_of(name, self.data[name], spec, table.available_at)]
-            self.known_at[name] = np.maximum.reduce(times)
-        return self.known_at[name]
+            self.dates[name] = np.maximum.reduce(times)
+        return self.dates[name]
 
     def _rows(self, name: str, link: ForeignKey) -> _Ints:
         """Returns the row that each row points to, below 0 for none, by keys as `relate` compares them."""

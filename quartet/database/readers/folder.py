@@ -44,7 +44,8 @@ def read_folder(folder: Path) -> Source:
     schema = Schema.read(folder / manifests[0], _MANIFESTS[manifests[0]]) if manifests else Schema()
     tasks = folder / "tasks"
     has_tasks = any(tasks.glob("*/manifest.yaml"))
-    return Source(tables, schema, str(folder), tasks if has_tasks else None, tuple(findings))
+    untyped = frozenset(name for name, parts in files.items() if _suffix(parts[0]) in _CSV)
+    return Source(tables, schema, str(folder), tasks if has_tasks else None, tuple(findings), untyped)
 
 
 def _table_files(folder: Path) -> dict[str, list[Path]]:
@@ -167,6 +168,14 @@ def _parse(content: bytes, path: Path, types: dict[str, pa.DataType], empty: lis
             quoted_strings_can_be_null=not types,
         ),
     )
+
+
+def as_csv_reads(cells: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Returns a text column as it would be read from a CSV file with only these cells."""
+    stream = pa.BufferOutputStream()
+    csv.write_csv(pa.table({"cells": pc.fill_null(cells, _EMPTY_NUMBERS[-1])}), stream)
+    read = _parse(stream.getvalue().to_pybytes(), Path("cells.csv"), {}, _EMPTY_NUMBERS).column(0)
+    return cells if _is_lossy(cells, read.type) else read
 
 
 def _delimiter(path: Path) -> str:

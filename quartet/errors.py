@@ -8,6 +8,7 @@
         TaskError                     tasks and labels                (codes L..)
       ResourceError               4   not enough of the machine, or a component is absent
       IntegrityError              5   a file of ours is damaged or foreign
+      InternalError              70   a mistake of ours                  (code X01)
       Stopped                   130   a training was asked to stop, and can go on
 
 A message reads `error[S03] what, where, how many, first examples. Fix: what to do`.
@@ -58,6 +59,10 @@ class ResourceError(QuartetError):
 
 class IntegrityError(QuartetError):
     exit_code = 5
+
+
+class InternalError(QuartetError):
+    exit_code = 70
 
 
 class Stopped(QuartetError):

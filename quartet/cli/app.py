@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib.metadata import version
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from quartet.cli import convert, evaluate, inspect, predict, recipe, sample, submit, task, train, tune
 from quartet.cli.study import study
-from quartet.errors import QuartetError, UsageError, printable
+from quartet.errors import InternalError, QuartetError, UsageError, printable
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -62,6 +64,29 @@ def main() -> None:
         where = f'"{error.filename}": ' if error.filename else ""
         text = f"{where}{error.strerror or error}"
         _fail(UsageError("C09", text, "check the path and what you may do there"))
+    except Exception as error:
+        reason = (str(error).splitlines() or [""])[0][:200]
+        text = f"quartet itself failed: {type(error).__name__}{': ' if reason else ''}{reason}"
+        _fail(InternalError("X01", text, f"report it, with the traceback in {_traceback_file()}"))
+
+
+def _traceback_file() -> str:
+    """Returns the file, private to the user, into which the traceback of the present error was written."""
+    import tempfile
+    import traceback
+
+    from quartet.machine import user_cache
+
+    for folder in (user_cache() / "errors", Path(tempfile.gettempdir())):
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            handle, name = tempfile.mkstemp(".txt", "traceback-", folder)
+            os.write(handle, traceback.format_exc().encode(errors="backslashreplace"))
+            os.close(handle)
+        except OSError:
+            continue
+        return name
+    return "no file, as none can be written here (--verbose prints it)"
 
 
 def _fail(error: QuartetError) -> None:

@@ -9,6 +9,7 @@ from quartet.evaluation.metrics import (
     higher_is_better,
     main_metric,
     measures,
+    selection_rows,
     selection_value,
 )
 from quartet.evaluation.rules import fit_rules
@@ -26,6 +27,7 @@ __all__ = [
     "lightgbm_for",
     "main_metric",
     "measures",
+    "selection_rows",
     "selection_value",
     "task_settings",
 ]

@@ -241,16 +241,28 @@ def selection_value(task_type: TaskType, target: _Array, score: _Array) -> float
     return main.value
 
 
-def check_selectable(task_type: TaskType, target: _Array) -> None:
-    """Refuses validation rows by whose main metric no model can be selected."""
-    name = main_metric(task_type)
-    reason = _why_undefined(name, target, np.empty(0))
+def check_selectable(task_type: TaskType, target: Any, num_rows: int | None = None) -> None:
+    """Refuses validation rows by whose main metric no model can be selected, or those of them that are looked at."""
+    if task_type == "recommendation":
+        raise TaskError(
+            "L07", "this version trains no recommendation tasks", "predict one value of an entity"
+        )
+    name, target = main_metric(task_type), np.asarray(target)
+    reason = _why_undefined(name, target[selection_rows(len(target), num_rows)], np.empty(0))
     if reason:
+        fix = "move the cut-offs until validation can tell models apart"
+        if num_rows is not None and num_rows < len(target):
+            fix = f"compare epochs on more than {num_rows:,} validation_seeds, or {fix}"
         raise TaskError(
             "L06",
             f"no model can be selected by the {name} of validation: n/a ({reason})",
-            "move the cut-offs until validation can tell models apart",
+            fix,
         )
+
+
+def selection_rows(num_rows: int, num_wanted: int | None) -> NDArray[np.int64]:
+    """Returns the validation rows that epochs are compared on: all, or so many of them, always the same."""
+    return np.sort(np.random.default_rng(0).permutation(num_rows)[:num_wanted])
 
 
 def _why_undefined(metric: str, target: _Array, score: _Array) -> str:

@@ -28,7 +28,7 @@ from torch import Tensor
 from quartet.config import Recipe
 from quartet.contexts import Context, select
 from quartet.errors import DataError, ResourceError
-from quartet.evaluation import higher_is_better, selection_value
+from quartet.evaluation import higher_is_better, selection_rows, selection_value
 from quartet.listener import SILENT, Listener
 from quartet.machine import ALONE, Processes, autocast, free_bytes, new_folder
 from quartet.registry import model_row
@@ -88,8 +88,7 @@ class Trainer:
         self.best_weights: dict[str, Tensor] = {}
         self.target = torch.tensor(data.labels("train"))
         self.places = _latest(data.context("train").seed_time, recipe.train_fraction)
-        every = np.random.default_rng(0).permutation(len(data.context("val")))
-        self.validated = np.sort(every[: recipe.validation_seeds])  # always the same ones
+        self.validated = selection_rows(len(data.context("val")), recipe.validation_seeds)
         if micro_batch is not None:
             self.micro_batch = micro_batch
 

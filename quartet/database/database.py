@@ -213,6 +213,11 @@ class Database:
             hidden.setdefault(table, set()).add(column)
         if not hidden:
             return self
+        for relation in self.relations:
+            named = hidden.get(relation.parent, set()) & set(relation.foreign_key.references)
+            if named and not hidden.get(relation.table, set()) & set(relation.foreign_key.columns):
+                text = f"{relation.parent}.{min(named)} is the column to which {relation.label} points"
+                raise SchemaError("L02", f"{text} and cannot be hidden", f"hide {relation.label} too, and the link goes with it")
         return self._with({n: t.without(hidden[n]) if n in hidden else t for n, t in self.tables.items()})
 
     def _with(self, tables: dict[str, Table]) -> Database:

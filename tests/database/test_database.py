@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,9 @@ import yaml
 from quartet.database import FACTS, Database, ForeignKey, Relation, TableSchema, TimeColumn
 from quartet.database.schema import Schema
 from quartet.errors import QuartetError, SchemaError, UsageError
+from quartet.features import FeatureTable, SeedColumns
 from quartet.findings import Level
+from quartet.tasks import Seeds
 from quartet.times import STATIC, parse_instant
 from tests import market
 
@@ -288,6 +291,58 @@ def relation(child: Any, parent: Any, references: tuple[str, ...] = ()) -> Relat
 )
 def test_links_compare_values_and_not_types(child: pa.Array, parent: pa.Array, rows: list[int]) -> None:
     assert relation(child, parent).rows.tolist() == rows
+
+
+@pytest.mark.parametrize("is_text", [False, True])
+@pytest.mark.parametrize("zone", ["America/New_York", None])
+def test_a_time_in_a_key_links_as_it_is_written(zone: str | None, is_text: bool) -> None:
+    """Flights name the weather of an hour by the clock of the place; only the weather's time is read as UTC."""
+    hours = [datetime(2024, 1, 1) + timedelta(hours=hour) for hour in range(100)]
+    written = [hour.isoformat(" ") for hour in hours] if is_text else hours
+    tables = {
+        "weather": {"pkey": ["station", "hour"], "time_col": "hour", "timezone": zone},
+        "flights": {"pkey": "id", "time_col": None, "fkeys": {"station, hour": "weather"}},
+    }
+    weather = pa.table({"station": ["A"] * 100, "hour": written})
+    flights = pa.table({"id": range(100), "station": ["A"] * 100, "hour": written[::-1]})
+    database = Database.load({"weather": weather, "flights": flights}, {"tables": tables})
+    assert links(database) == {"flights.station, hour": ("weather", list(range(100))[::-1])}
+    assert database["weather"].known_at[0] == ns("2024-01-01 05:00" if zone else "2024-01-01")
+    past = database.upto(int(database["weather"].known_at[40]))
+    assert links(past)["flights.station, hour"][1] == [*[-1] * 59, *range(41)[::-1]]
+
+
+def test_two_unique_columns_of_one_table_are_two_links() -> None:
+    """A visit names its shop by number or by code: what is counted by one is not counted by the other."""
+    tables = {
+        "shops": pa.table({"id": [0, 1], "number": [7, 8], "code": [8, 9]}),
+        "visits": pa.table({"shop": [7, 8, 8, 9]}),
+    }
+    told = {"shops": {"pkey": "id"}, "visits": {"fkeys": {"shop": ["shops.number", "shops.code"]}}}
+    database = Database.load(tables, {"tables": told})
+    assert [relation.rows.tolist() for relation in database.relations] == [[0, 1, 1, -1], [-1, 0, 0, 1]]
+    features = FeatureTable.fit(database, STATIC + 1)
+    seeds = Seeds(np.arange(2), np.full(2, ns("2024-01-01")), None)
+    columns = SeedColumns.of(database, "shops", features).of_seeds(seeds)
+    counts = {name: cells.tolist() for name, cells in columns.items() if name.endswith(": all")}
+    assert counts == {
+        "visits.shop = number -> shops: all": [1, 2],
+        "visits.shop = code -> shops: all": [2, 1],
+        "any: all": [3, 3],
+    }
+
+
+def test_a_column_that_is_pointed_to_is_hidden_only_with_the_link() -> None:
+    tables = {"shops": pa.table({"id": [0], "code": ["a"]}), "visits": pa.table({"shop": ["a"]})}
+    told = {"shops": {"pkey": "id"}, "visits": {"fkeys": {"shop": "shops.code"}}}
+    database = Database.load(tables, {"tables": told})
+    with pytest.raises(SchemaError) as caught:
+        database.without([("shops", "code")])
+    assert str(caught.value) == (
+        "error[L02] shops.code is the column to which visits.shop points and cannot be hidden. "
+        "Fix: hide visits.shop too, and the link goes with it"
+    )
+    assert not database.without([("shops", "code"), ("visits", "shop")]).relations
 
 
 def test_two_foreign_keys_over_one_column(tmp_path: Path) -> None:

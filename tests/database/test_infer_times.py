@@ -69,6 +69,34 @@ def test_a_day_that_repeats_a_time_is_no_rival() -> None:
     assert others == {}
 
 
+@pytest.mark.parametrize("later", ["shipped_at", "updated_at"])
+def test_a_day_stays_the_time_if_the_finer_column_is_refused(later: str) -> None:
+    times = stamps(9)
+    time, others = time_of("orders", order_date=[t.date() for t in times], **{later: times})
+    assert time
+    assert time.column == "order_date"
+    assert others.keys() == {later}
+
+
+def test_the_only_time_that_may_be_it_is_not_called_the_only_time() -> None:
+    time, _ = time_of(scored_at=stamps(9), updated_at=stamps(9, 8))
+    assert time
+    assert time.origin.why == "timestamp, the only time of its table that may be it"
+
+
+def test_a_year_is_proposed_where_there_is_no_better_time() -> None:
+    """Rows of a table that points to others happen in a year; a year of something else is none."""
+    batting = {"player_id": some(9, 5), "yearID": [2001 + n % 3 for n in range(9)]}
+    players = {"id": ids(9), "birth_year": [1980] * 9, "season": [2001] * 9}
+    found = infer_from(players=players, batting=batting)
+    assert facts(found.schema)[2] == {}
+    (guess,) = [guess for guess in found.possible if guess.fact == "time_col"]
+    assert (guess.table, guess.columns) == ("batting", ("yearID",))
+    assert guess.why == "a year: time_format: '%Y', known_at: end of year"
+    dated = infer_from(players=players, batting={**batting, "created_at": stamps(9)})
+    assert listed(dated, "time_col") == {}
+
+
 def test_a_later_step_is_the_time_of_a_table_about_that_step() -> None:
     time, _ = time_of("shipments", shipped_at=stamps(9), delivered_at=stamps(9, 8))
     assert time

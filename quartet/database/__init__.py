@@ -7,6 +7,7 @@ from quartet.database.inference.evidence import Possible
 from quartet.database.inference.hindsight import read_differently
 from quartet.database.inference.names import singular, split, word_set
 from quartet.database.keys import NO_SUCH_KEY, KeyColumn, KeyMap
+from quartet.database.late import LateColumn, dates_of, late_columns
 from quartet.database.plain_yaml import read_yaml
 from quartet.database.readers.address import hide_passwords
 from quartet.database.readers.read import read_table
@@ -31,6 +32,7 @@ __all__ = [
     "ForeignKey",
     "KeyColumn",
     "KeyMap",
+    "LateColumn",
     "Origin",
     "Possible",
     "Relation",
@@ -39,11 +41,13 @@ __all__ = [
     "TableSchema",
     "TimeColumn",
     "canonical",
+    "dates_of",
     "digest_column",
     "hash_rows",
     "hide_passwords",
     "is_hashable",
     "is_plain",
+    "late_columns",
     "mix",
     "quoted",
     "read_differently",

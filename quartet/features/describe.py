@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from quartet.database import Database, ForeignKey, Origin, TableSchema, quoted
+from quartet.database import Database, ForeignKey, LateColumn, Origin, TableSchema, late_columns, quoted
 from quartet.features.kinds import inspected_kinds
 from quartet.findings import Finding
 from quartet.times import show_instant
@@ -50,7 +50,7 @@ def describe(database: Database) -> dict[str, Any]:
         "possible": [{**asdict(guess), "columns": list(guess.columns)} for guess in database.possible],
         "findings": [
             {"level": f.level.value, "code": f.code, "where": f.where, "count": f.count, "message": str(f)}
-            for f in (*database.findings, *left_out)
+            for f in (*database.findings, *left_out, *(late.finding for late in late_columns(database)))
         ],
     }
 
@@ -78,6 +78,7 @@ def schema_yaml(database: Database, advice: Iterable[Finding] = ()) -> str:
                 target = f" -> {guess.target}" if guess.target else ""
                 what = f"possible {guess.fact}: {', '.join(guess.columns)}{target}"
                 lines.append(f"    # {_printable(f'{what} ({guess.confidence:.0%}: {guess.why})')}")
+        lines += [f"    # {_offer(late)}" for late in late_columns(database) if late.table == name]
         mine = [f for f in advice if f.where == name or f.where.startswith(f"{name}.")]
         lines += [f"    # {_printable(f'{f.code} {f.message}: {f.fix}')}" for f in mine]
     return "\n".join(lines) + "\n"
@@ -108,6 +109,12 @@ def _table_lines(table: TableSchema) -> list[str]:
         lines.append(f"  {columns}: {target}{_remark(links[0].origin)}")
     lines += ["kinds:"] if table.kinds else []
     return lines + [f"  {_scalar(column)}: {kind}" for column, kind in table.kinds.items()]
+
+
+def _offer(late: LateColumn) -> str:
+    """Returns the line that hides a column that is filled in later, and what else could be done."""
+    dated = f"; or available_at: {_scalar(late.column)} for the whole row" if late.available_at else ""
+    return f"kinds: {{{_scalar(late.column)}: unused}}  # filled in later: {_printable(late.why)}{dated}"
 
 
 def _joined(names: Sequence[str]) -> str:

@@ -11,7 +11,7 @@ from rich.table import Table as Grid
 from rich.text import Text
 from rich.tree import Tree
 
-from quartet.database import COLUMN_KINDS, Database, Origin, Relation, Table
+from quartet.database import COLUMN_KINDS, Database, Origin, Relation, Table, late_columns
 from quartet.drawing import cell, new_grid
 from quartet.features import ColumnKind, inspected_kinds
 from quartet.findings import Finding, Level
@@ -31,6 +31,7 @@ def _how(origin: Origin) -> Text:
 def database_view(database: Database) -> RenderableType:
     """Tables, links, drawing, findings and tasks of a database."""
     kinds, left_out = inspected_kinds(database)
+    late = [column.finding for column in late_columns(database)]
     parts: list[RenderableType] = [_headline(database), _tables(database), Text()]
     if any(kinds.values()):
         parts += [_columns(kinds), Text()]
@@ -38,7 +39,7 @@ def database_view(database: Database) -> RenderableType:
         parts += [_links(database), Text(), _drawing(database), Text()]
     if database.possible:
         parts += [_possible(database), Text()]
-    parts += [findings_view([*database.findings, *left_out])]
+    parts += [findings_view([*database.findings, *left_out, *late])]
     names = task_names(database)
     if names:
         parts.append(cell(f"Tasks: {', '.join(names)}"))

@@ -1,0 +1,202 @@
+"""Columns that tell more than they should: filled in after their row became known, or the target in other words.
+
+What times and gaps tell is found without a task (`quartet.database.late_columns`). With one, each column of the
+entity's row, of the rows that it names and of the latest row that names it is asked how well it tells the target
+alone; a date is asked by its distance to t and to its own row. Columns that are known at t seldom tell far more than
+how many rows there are and how old they are; those that are filled in later do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from quartet.causal import num_visible, visible
+from quartet.database import Relation, Table, dates_of, late_columns
+from quartet.findings import Finding, note, warning
+from quartet.tasks.labels import key_columns
+from quartet.times import DAY, NEVER, STATIC
+
+if TYPE_CHECKING:
+    from quartet.tasks.task import Task
+
+_CHECKED_ROWS = 50_000
+_CERTAIN = 0.98  # AUC or rank correlation of a cell: nothing that is honest tells so much
+_STRONG = 0.9
+_CLOSER = 0.5  # of what counts and ages leave to be told, a strong column tells so much
+_ENOUGH = 100  # labels, and a tenth of that of each class
+_MOST_CATEGORIES = 50
+_Floats = NDArray[np.float64]
+
+
+class _Seen(NamedTuple):
+    """A row for each seed: its own, one that it names, or the latest that names it; -1 for none."""
+
+    table: Table
+    rows: NDArray[np.int64]
+    is_own: bool
+
+
+class _Told(NamedTuple):
+    """How well a column alone tells the target."""
+
+    strength: float
+    words: str
+    table: str
+    column: str
+
+
+def column_findings(task: Task) -> list[Finding]:
+    """Returns the columns that seem to be filled in later, and those that alone tell the target of training."""
+    findings = [column.finding for column in late_columns(task.database)]
+    entity, seeds = task.database[task.spec.entity_table], task.seeds("train")
+    if task.spec.kind == "autocomplete":
+        text = f'column "{task.spec.target_col}" is the target and was removed from features'
+        findings.append(note("L03", entity.name, text))
+    if not isinstance(seeds.target, np.ndarray) or len(seeds) == 0:
+        return findings
+    some = slice(None, None, max(1, len(seeds) // _CHECKED_ROWS))
+    rows, times = seeds.node[some] - task.database.offsets[entity.name], seeds.time[some]
+    target = seeds.target[some].astype(np.float64)
+    is_binary = task.spec.type == "binary_classification"
+    measure = "AUC" if is_binary else "rank correlation"
+    base = 0.5 if is_binary else 0.0
+    told: list[_Told] = []
+    for seen, counts in _linked_rows(task, rows, times):
+        base = max([base, *(strength(values, target, is_binary) for values in counts)])
+        for name in seen.table.data.column_names:
+            where = f"{seen.table.name}.{name}"
+            if name in key_columns(seen.table):
+                continue
+            if seen.is_own and _is_copy(seen.table.data[name].take(pa.array(seen.rows)), target):
+                text = f'column "{where}" equals the target in 100 % of rows: looks like a leak'
+                fix = f"add [{where.replace('.', ', ')}] to remove_columns"
+                findings.append(warning("L04", where, text, len(target), fix))
+                continue
+            told += _told_by(seen, name, times, target, is_binary, task.spec.kind == "autocomplete")
+    is_enough = len(target) >= _ENOUGH and (not is_binary or 10 <= target.sum() <= len(target) - 10)
+    least = max(_STRONG, base + _CLOSER * (1 - base)) if is_enough else 1.0
+    best: dict[tuple[str, str], _Told] = {}
+    for one in sorted(told, reverse=True):
+        if one.strength >= min(least, _CERTAIN):
+            best.setdefault((one.table, one.column), one)
+    for one in best.values():
+        text = f"{one.words} alone predicts the target with {measure} {one.strength:.3f}"
+        text += f" (counts and ages: {base:.3f}): looks like a leak"
+        fix = f"hide it with remove_columns: [[{one.table}, {one.column}]] if it is known only later"
+        findings.append(warning("L04", f"{one.table}.{one.column}", text, len(target), fix))
+    return findings
+
+
+def _linked_rows(
+    task: Task, rows: NDArray[np.int64], times: NDArray[np.int64]
+) -> Iterator[tuple[_Seen, list[_Floats]]]:
+    """Yields the rows that are looked at for each seed, with what counts and ages tell of the seeds."""
+    database, entity = task.database, task.database[task.spec.entity_table]
+    yield _Seen(entity, rows, True), [_days(times, entity.known_at[rows])]
+    for relation in database.relations:
+        if relation.table == entity.name:
+            parent, named = database[relation.parent], relation.rows[rows]
+            named = np.where((named >= 0) & visible(parent.known_at[named], times), named, -1)
+            yield _Seen(parent, named, False), []
+        if relation.parent == entity.name:
+            child = database[relation.table]
+            latest, count = _latest(relation, child, rows, times)
+            ages = np.where(latest >= 0, _days(times, child.known_at[latest]), np.inf)
+            yield _Seen(child, latest, False), [count.astype(np.float64), ages]
+
+
+def _latest(
+    relation: Relation, child: Table, rows: NDArray[np.int64], times: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Returns for each pair (row, time) the latest visible row that names it, -1 if none does, and how many do."""
+    linked = np.flatnonzero(relation.rows >= 0)
+    distinct, rank = np.unique(child.known_at[linked], return_inverse=True)
+    key = relation.rows[linked] * len(distinct) + rank
+    order = np.argsort(key, kind="stable")
+    first = rows * len(distinct)
+    begin, end = np.searchsorted(key[order], [first, first + num_visible(distinct, times)])
+    latest = np.full(len(rows), -1)
+    latest[end > begin] = linked[order[end[end > begin] - 1]]
+    return latest, end - begin
+
+
+def _told_by(
+    seen: _Seen, name: str, times: NDArray[np.int64], target: _Floats, is_binary: bool, is_certain: bool
+) -> Iterator[_Told]:
+    """Yields how well a column tells the target: by its cells, or by the distances of its dates."""
+    table, has_row = seen.table, seen.rows >= 0
+    where = f"{table.name}.{name}"
+    dates = dates_of(table, name)
+    if dates is None:
+        column = table.data[name].take(pa.array(seen.rows, mask=~has_row))
+        values = as_numbers(column, target)
+        if values is not None:
+            found = strength(np.where(np.isnan(values), -np.inf, values), target, is_binary)
+            # Where a cell of the row itself is to be filled in, its neighbours may tell much of it.
+            if not (is_certain and seen.is_own) or found > _CERTAIN:
+                yield _Told(found, f'column "{where}"', table.name, name)
+        return
+    date = np.where(has_row, dates[seen.rows], NEVER)
+    for words, since in (("t", times), ("its row", np.where(has_row, table.known_at[seen.rows], STATIC))):
+        days = np.where((date == NEVER) | (since == STATIC), -np.inf, -_days(since, date))
+        yield _Told(
+            strength(days, target, is_binary), f'the days from {words} to "{where}"', table.name, name
+        )
+
+
+def _days(times: NDArray[np.int64], known: NDArray[np.int64]) -> _Floats:
+    """Returns the days from one time to the other; infinitely many from what was always known."""
+    return np.where(known == STATIC, np.inf, (times / DAY) - (known / DAY))
+
+
+def _is_copy(column: pa.ChunkedArray, target: _Floats) -> bool:
+    """Returns whether a column of numbers is the target up to sign and a constant shift, and not constant itself."""
+    values = None if pa.types.is_string(column.type) else as_numbers(column, target)
+    if values is None or np.isnan(values).any() or np.ptp(target) == 0:
+        return False
+    return bool(np.ptp(values - target) == 0 or np.ptp(values + target) == 0)
+
+
+def as_numbers(column: pa.ChunkedArray, target: _Floats) -> _Floats | None:
+    """Returns the column as numbers that can be ranked: itself, or the mean target of each category."""
+    kind = column.type
+    if pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind):
+        numbers = column.cast(pa.float64(), safe=False)
+        return np.asarray(pc.fill_null(numbers, np.nan).to_numpy(), dtype=np.float64)
+    if pa.types.is_timestamp(kind):
+        return as_numbers(column.cast(pa.int64()), target)
+    if not pa.types.is_string(kind):
+        return None
+    codes = column.combine_chunks().dictionary_encode(null_encoding="encode")
+    size = len(codes.dictionary)
+    if size > _MOST_CATEGORIES or len(column) < 20 * size:
+        return None
+    places = codes.indices.to_numpy()
+    means = np.bincount(places, target, size) / np.maximum(np.bincount(places, minlength=size), 1)
+    return np.asarray(means[places], dtype=np.float64)
+
+
+def strength(values: _Floats, target: _Floats, is_binary: bool) -> float:
+    """Returns how well the order of the values tells the target: AUC, or the absolute rank correlation."""
+    if np.ptp(target) == 0 or (values == values[0]).all():
+        return 0.0
+    ranks = _mid_ranks(values)
+    if is_binary:
+        positive = target == 1
+        wins = ranks[positive].sum() - positive.sum() * (positive.sum() + 1) / 2
+        auc = float(wins / (positive.sum() * (~positive).sum()))
+        return max(auc, 1 - auc)
+    return float(abs(np.corrcoef(ranks, _mid_ranks(target))[0, 1]))
+
+
+def _mid_ranks(values: _Floats) -> _Floats:
+    """Returns ranks from 1, ties at their mean."""
+    _, places, counts = np.unique(values, return_inverse=True, return_counts=True)
+    ends = np.cumsum(counts)
+    return np.asarray(((ends - counts + 1 + ends) / 2)[places], dtype=np.float64)

@@ -22,6 +22,13 @@ from quartet.tasks.splits import Split, Splits, forecast_times
 from quartet.times import NEVER, STATIC, show_instant, show_length, to_arrow, to_utc
 
 _MOST_TIMES = 1_000_000  # at which labels are made
+_LABEL_TYPES = (
+    pa.types.is_integer,
+    pa.types.is_floating,
+    pa.types.is_boolean,
+    pa.types.is_string,
+    pa.types.is_null,
+)
 
 
 @dataclass(frozen=True)
@@ -70,14 +77,7 @@ class LabelColumns:
         in_utc = pa.array(times.ns, pa.timestamp("ns", "UTC"), mask=times.missing)
         plain = canonical(table.select([self.entity, self.target]), where)
         target = plain[self.target]
-        tests = (
-            pa.types.is_integer,
-            pa.types.is_floating,
-            pa.types.is_boolean,
-            pa.types.is_string,
-            pa.types.is_null,
-        )
-        if not self.holds_sets and not any(test(target.type) for test in tests):
+        if not self.holds_sets and not any(test(target.type) for test in _LABEL_TYPES):
             fix = "return numbers or text"
             raise TaskError("L07", f"{where}: labels are {target.type}, neither numbers nor text", fix)
         if pa.types.is_floating(target.type):

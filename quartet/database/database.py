@@ -151,7 +151,7 @@ class Database:
         return tasks.Task.from_labels(self, tasks.read_labels(labels), **fields)
 
     def __getitem__(self, name: str) -> Table:
-        if name not in self.tables:
+        if not isinstance(name, str) or name not in self.tables:
             raise UsageError("S09", f'there is no table "{name}"' + did_you_mean(str(name), self.tables))
         return self.tables[name]
 
@@ -192,7 +192,7 @@ class Database:
 
     def taking(self, chosen: Mapping[str, NDArray[np.bool_]]) -> Database:
         """Returns the database with some tables and some of their rows."""
-        return self._with({name: self[name].take(rows) for name, rows in chosen.items()})
+        return self.with_tables({name: self[name].take(rows) for name, rows in chosen.items()})
 
     def frozen_at(self, time: int) -> Database:
         """Returns the database in which what became known after a time is never known; rows keep their places."""
@@ -216,11 +216,12 @@ class Database:
         for relation in self.relations:
             named = hidden.get(relation.parent, set()) & set(relation.foreign_key.references)
             if named and not hidden.get(relation.table, set()) & set(relation.foreign_key.columns):
-                text = f"{relation.parent}.{min(named)} is the column to which {relation.label} points"
-                raise SchemaError("L02", f"{text} and cannot be hidden", f"hide {relation.label} too, and the link goes with it")
-        return self._with({n: t.without(hidden[n]) if n in hidden else t for n, t in self.tables.items()})
+                label = relation.label
+                text = f"{relation.parent}.{min(named)} is the column to which {label} points and cannot be hidden"
+                raise SchemaError("L02", text, f"hide {label} too, and the link goes with it")
+        return self.with_tables({n: t.without(hidden[n]) if n in hidden else t for n, t in self.tables.items()})
 
-    def _with(self, tables: dict[str, Table]) -> Database:
+    def with_tables(self, tables: dict[str, Table]) -> Database:
         """Returns this database with its tables replaced by parts of themselves, and links found anew."""
         relations = [relation for table in tables.values() for relation in relate(table, tables)[0]]
         return replace(self, tables=tables, relations=tuple(relations))

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from quartet.database.columns import canonical, is_plain, is_text, valid_text
 from quartet.database.inference.names import noun_of, singular, split, word_set
 from quartet.database.keys import KeyColumn, KeyMap
-from quartet.database.schema import TableSchema, TimeColumn
+from quartet.database.schema import TableSchema, TimeColumn, quoted
 from quartet.errors import SchemaError, TimeError, did_you_mean, examples
 from quartet.findings import Finding, note, warning
-from quartet.times import NEVER, PERIODS, STATIC, ParsedTimes, smallest_part, to_arrow, to_utc
+from quartet.times import NEVER, PERIODS, STATIC, ParsedTimes, is_iso, smallest_part, to_arrow, to_utc
 
 _NAME_WORDS = word_set(
     "name title label surname fullname username nickname login handle headline subject caption"
@@ -158,6 +158,17 @@ def build_table(name: str, raw: pa.Table, schema: TableSchema) -> tuple[Table, l
     if odd:
         text = f'table "{name}": {len(odd)} nested or binary columns are not used {examples(odd)}'
         findings.append(note("V09", name, text, len(odd)))
+    told = {
+        *schema.kinds,
+        *schema.primary_key,
+        *(column for fk in schema.foreign_keys for column in fk.columns),
+    }
+    told |= {schema.time.column if schema.time else "", schema.available_at or ""}
+    dates = [c for c in data.column_names if c not in told and _holds_dates(data[c])]
+    if dates:
+        text = f'table "{name}": dates in text are used as text or categories {examples(dates)}'
+        fix = f"set kinds: {{{quoted(dates[0], ',')}: time}} for {name} in the schema file"
+        findings.append(note("V13", name, text, len(dates), fix))
     known_at = np.full(data.num_rows, STATIC, dtype=np.int64)
     table = Table(name, data, schema, known_at, num_rows_read=int(raw.num_rows))
     if schema.time is not None:
@@ -166,6 +177,16 @@ def build_table(name: str, raw: pa.Table, schema: TableSchema) -> tuple[Table, l
     if table.primary_key and table.num_rows:
         _check_primary_key(table)
     return table, findings + _row_findings(table)
+
+
+def _holds_dates(column: pa.ChunkedArray) -> bool:
+    """Whether a text column holds ISO 8601 times and nothing else; its first cells settle most columns."""
+    filled = column
+    for cells in (column.slice(0, 20), column) if is_text(column.type) else ():
+        filled = cells.filter(pc.fill_null(pc.not_equal(cells, ""), False))
+        if not pc.all(is_iso(filled), min_count=0).as_py():
+            return False
+    return is_text(column.type) and len(filled) > 0
 
 
 def _check_columns(table: str, names: list[str], schema: TableSchema) -> None:

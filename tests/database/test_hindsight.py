@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import date
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 import yaml
 
@@ -106,3 +108,17 @@ def test_a_cell_that_is_no_number_is_missing_and_counted(tmp_path: Path) -> None
 def test_published_datasets_are_read_as_they_declare() -> None:
     database = Database.load(shared_data("rel-f1"))
     assert read_differently(database, parse_instant("2005-01-01", "test")) == []
+
+
+def test_dates_in_text_can_be_told_to_be_times() -> None:
+    """What a frame holds as text, a database may declare as a date; told, both give the same column."""
+    days = ["2024-01-31", "2024-02-01", ""]
+    frame = {"orders": pa.table({"id": [1, 2, 3], "due": days})}
+    plain = Database.load(frame, {"tables": {"orders": {"pkey": "id"}}})
+    (finding,) = [finding for finding in plain.findings if finding.code == "V13"]
+    assert finding.fix == "set kinds: {due: time} for orders in the schema file"
+    told = Database.load(frame, {"tables": {"orders": {"kinds": {"due": "time"}}}})
+    declared = pa.array([date(2024, 1, 31), date(2024, 2, 1), None])
+    typed = Database.load({"orders": frame["orders"].set_column(1, "due", declared)})
+    assert told["orders"].data.equals(typed["orders"].data)
+    assert counted(told.findings, "V13") == 0

@@ -2,6 +2,7 @@
 
 from quartet.runs.checkpoint import Checkpoint
 from quartet.runs.evaluate import Evaluation, evaluation_file, score_on_test
+from quartet.runs.leakcheck import LeakReport, leakcheck
 from quartet.runs.live import LiveModel, Predictions, prediction_writer
 from quartet.runs.model import Ensemble, TrainedModel, fit, load
 from quartet.runs.run import Run
@@ -12,6 +13,7 @@ __all__ = [
     "Ensemble",
     "Evaluation",
     "JsonTraining",
+    "LeakReport",
     "LiveModel",
     "Predictions",
     "ProgressView",
@@ -20,6 +22,7 @@ __all__ = [
     "TrainingView",
     "evaluation_file",
     "fit",
+    "leakcheck",
     "load",
     "prediction_writer",
     "predictions_grid",

@@ -22,7 +22,7 @@ from quartet.drawing import rendered
 from quartet.errors import TaskError, TimeError, UsageError, examples
 from quartet.features import FeatureTable
 from quartet.listener import SILENT, Listener
-from quartet.machine import new_file
+from quartet.machine import as_path, new_file
 from quartet.runs.checkpoint import Checkpoint
 from quartet.runs.show import predictions_grid
 from quartet.tasks import Seeds, early_text
@@ -31,6 +31,8 @@ from quartet.training import View
 
 if TYPE_CHECKING:
     import pandas as pd
+
+_OURS = ("name", "time", "predicted", "score", "calibrated")  # and `score_` with a class
 
 Times = str | int | date | Sequence[str | int | date]
 
@@ -57,7 +59,7 @@ class Predictions:
 
     def write(self, path: str | Path) -> None:
         """Writes the table to a .parquet or .csv file."""
-        writer = prediction_writer(path)
+        writer = prediction_writer(as_path(path, "the file"))
         with new_file(Path(path)) as fresh:
             writer(self.table, fresh)
 
@@ -102,7 +104,7 @@ class LiveModel:
             if member.recipe.past_labels:  # before the task's SQL fails by what has changed
                 member.task.check_structure(member.task.visible(database, tuple(member.statistics.tables)))
         if not self._has_past_labels:  # these wait for the time that is asked for
-            self._bind(STATIC)
+            self.bind(STATIC)
 
     def __repr__(self) -> str:
         models = ", ".join(member.recipe.model.architecture for member in self.members)
@@ -121,7 +123,7 @@ class LiveModel:
         matrix kernels round by the shape of a batch.
         """
         times = _instants(self.database, at)
-        self._bind(int(times.max(initial=STATIC)))
+        self.bind(int(times.max(initial=STATIC)))
         table = self.views[0].database[self.members[0].task.entity_table]
         if entities is None:
             if len(times) > 1:
@@ -152,7 +154,7 @@ class LiveModel:
         seeds = Seeds(rows + view.database.offsets[view.entity_table], times, None)
         return self.members[member].model.logits(view, seeds, listener or self.listener)
 
-    def _bind(self, upto: int) -> None:
+    def bind(self, upto: int) -> None:
         """Builds what each member reads; those that read the same share it, and past labels are made once.
 
         Past labels are made up to the time that is asked for, so that no later row can be in the way; once a later
@@ -196,22 +198,35 @@ def prediction_table(
     with_names: bool = True,
 ) -> pa.Table:
     """Returns the mean of the members' scores as a table, with calibrated ones where all members have them."""
-    key = table.primary_key[0] if table.primary_key else "row"
-    columns = {key: table.data[key].take(pa.array(rows)) if table.primary_key else pa.array(rows)}
-    if with_names and table.name_column not in (None, key):
-        columns["name"] = table.data[table.name_column].take(pa.array(rows))
-    columns["time"] = to_arrow(times)
+    columns = asked_columns(table, rows, times)
+    if with_names and table.name_column not in (None, *table.primary_key[:1]):
+        key = next(iter(columns))
+        columns = {key: columns[key], "name": table.data[table.name_column].take(pa.array(rows))} | columns
     pairs = list(zip(members, logits, strict=True))
-    scores = _mean([member.output.scores(numbers) for member, numbers in pairs])
+    scores = _mean([member.scores(numbers) for member, numbers in pairs])
     classes = members[0].task.classes
     if classes is not None:
         columns["predicted"] = pa.array([classes[place] for place in scores.argmax(1)])
-        return pa.table(columns | {f"score_{c}": pa.array(scores[:, i]) for i, c in enumerate(classes)})
+        columns |= {f"score_{c}": pa.array(scores[:, i]) for i, c in enumerate(classes)}
+        return pa.table(columns)
     columns["score"] = pa.array(scores)
     calibrated = [member.calibration(n[:, 0]) for member, n in pairs if member.calibration is not None]
     if len(calibrated) == len(pairs):
         columns["calibrated"] = pa.array(_mean(calibrated))
     return pa.table(columns)
+
+
+def asked_columns(
+    table: Table, rows: NDArray[np.int64], times: NDArray[np.int64]
+) -> dict[str, pa.Array | pa.ChunkedArray]:
+    """Returns the first columns of predictions: the key of each entity, and the time at which it was asked about.
+
+    A key that is called like a column of ours is called by its table, too: `matches.score`.
+    """
+    key = table.primary_key[0] if table.primary_key else "row"
+    is_ours = key in _OURS or key.startswith("score_")
+    keys = table.data[key].take(pa.array(rows)) if table.primary_key else pa.array(rows)
+    return {f"{table.name}.{key}" if is_ours else key: keys, "time": to_arrow(times)}
 
 
 def _mean(parts: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
@@ -249,7 +264,7 @@ def _entity_rows(table: Table, entities: Any) -> NDArray[np.int64]:
     known = table.data[table.primary_key[0]].type
     try:
         wanted = pa.chunked_array([pa.array(keys).cast(known)])
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, OverflowError):
         raise TaskError(
             "S08", f"keys of {table.name} are {known}, asked about {examples(keys)}", "give keys of that type"
         ) from None

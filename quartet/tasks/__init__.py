@@ -3,7 +3,8 @@
 from quartet.tasks.binding import early_text
 from quartet.tasks.checks import check_labels, lint
 from quartet.tasks.export import write_relbench
-from quartet.tasks.labels import LabelColumns, read_labels
+from quartet.tasks.labels import LabelColumns, labels_at, read_labels
+from quartet.tasks.late_columns import tell_alone
 from quartet.tasks.past_labels import KNOWN_LABELS, past_label_findings
 from quartet.tasks.record import TaskRecord
 from quartet.tasks.sandbox import run_task_sql
@@ -29,10 +30,12 @@ __all__ = [
     "check_labels",
     "early_text",
     "forecast_times",
+    "labels_at",
     "lint",
     "past_label_findings",
     "read_labels",
     "run_task_sql",
     "task_names",
+    "tell_alone",
     "write_relbench",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -222,6 +223,12 @@ def test_other_files(shop: Path, tmp_path: Path) -> None:
         assert str(caught.value) == (
             f'error[S01] "{path}" is not {title} database. Fix: check the path and the kind of the URL'
         )
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(UsageError, match=r"error\[S01\] there is nothing at"):
+        read_source(tmp_path / "pipe")
 
 
 def test_two_slashes() -> None:

@@ -50,6 +50,8 @@ def hide_passwords(source: str) -> str:
 def kind_of_file(path: Path) -> str | None:
     """Returns the kind of database that the first bytes of a file show, if any."""
     try:
+        if not path.is_file():  # a pipe would wait for bytes
+            return None
         with path.open("rb") as file:
             start = file.read(16)
     except (OSError, ValueError):

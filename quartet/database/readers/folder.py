@@ -23,7 +23,7 @@ _PARQUET = (".parquet", ".pq")
 _EMPTY_TEXT = ["", "NULL", "null", "\\N"]
 _EMPTY_NUMBERS = [*_EMPTY_TEXT, "NA", "N/A", "NaN", "nan", "None"]
 # A cell in quotes: what it holds, the quote that closes it, and the letter after that, which ends most cells.
-_QUOTED = rb'(?<![^%b\r\n])"((?:[^"]++|"")*+)("?) *+([^%b\r\n]?)'
+_QUOTED = rb'"(?<![^%b\r\n]")((?:[^"]++|"")*+)("?) *+([^%b\r\n]?)'
 # Numbers that are written in several ways, or with more digits than a float has: 007, 0x1F, 12345678901234567.
 _ZEROS, _DIGITS = r"^\s*[+-]?0(\d+\s*$|[xX])", r"^\s*[+-]?\d{16,}\s*$"
 

@@ -17,17 +17,21 @@ from quartet.config import Protocol
 from quartet.drawing import Bin, reliability_svg, rendered
 from quartet.evaluation import Measure, calibration_bins, fit_rules, main_metric, measures
 from quartet.features import FeatureTable
+from quartet.findings import warning
 from quartet.listener import SILENT, Listener
 from quartet.runs.checkpoint import Checkpoint
 from quartet.runs.run import Run
 from quartet.runs.show import evaluation_grid
-from quartet.tasks import Split, Task
+from quartet.tasks import Split, Task, tell_alone
 from quartet.training import View
 
 if TYPE_CHECKING:
     import pandas as pd
 
 Scores = NDArray[np.float64]
+# Too good to be true: a great score that misses less than this part of what the best rule misses to 1; or an error,
+# which has no scale of its own, of less than this part of the rule's.
+_GREAT, _OF_SCORE, _OF_ERROR = 0.95, 0.4, 0.2
 
 
 @dataclass(frozen=True)
@@ -48,6 +52,7 @@ class Evaluation:
     num_rows: int
     rows: tuple[EvaluationRow, ...]
     bins: tuple[Bin, ...] = ()
+    warnings: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return rendered(self.grid())
@@ -56,7 +61,7 @@ class Evaluation:
 
     def grid(self) -> Any:
         title = f"{self.task}, {self.split} ({self.protocol}), {self.num_rows:,} rows"
-        return evaluation_grid(title, [(row.name, row.measures) for row in self.rows])
+        return evaluation_grid(title, [(row.name, row.measures) for row in self.rows], self.warnings)
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -121,6 +126,7 @@ def evaluate(
     # The rules know what some member knows: with past labels, all labels that the database tells.
     has_past_labels, task = max(tasks.items())
     seeds = task.asked_seeds(split)
+    num_models = len(scores)
     if with_rules:
         knowing_most = next(c for c, _ in members if c.recipe.past_labels == has_past_labels)
         rules = fit_rules(task, view_of(knowing_most).features, listener)
@@ -133,7 +139,32 @@ def evaluate(
         for name, score in scores.items()
     )
     bins = _bins(target, scores[model]) if task.spec.type == "binary_classification" else ()
-    return Evaluation(task.name, split, protocol, len(target), rows, bins)
+    warnings = [too_good(task, rows[0], rows[num_models:], members[0][0].model)]
+    return Evaluation(task.name, split, protocol, len(target), rows, bins, tuple(filter(None, warnings)))
+
+
+def too_good(task: Task, model: EvaluationRow, rules: Sequence[EvaluationRow], fitted: Any) -> str:
+    """Returns a warning if a model errs so much less than every rule that a leak is likelier than skill, else "".
+
+    It names the columns that carry it: those that trees split by, else those that alone tell most.
+    """
+    metric = main_metric(task.spec.type)
+    own, values = model.measures[metric], [row.measures[metric].value for row in rules]
+    known = [value for value in values if value is not None]
+    worst = own.low if own.higher_is_better else own.high
+    if worst is None or own.value is None or not known:
+        return ""
+    best = max(known) if own.higher_is_better else min(known)
+    if own.higher_is_better:  # AUC or accuracy: what is missing to 1
+        is_suspicious = own.value >= _GREAT and 1 - worst < _OF_SCORE * (1 - best)
+    else:
+        is_suspicious = worst < _OF_ERROR * best
+    if not is_suspicious:
+        return ""
+    columns = getattr(fitted, "leading_columns", None) or [one.words for one in tell_alone(task)[0][:3]]
+    text = f"{metric} {own.value:.4f} where the best rule has {best:.4f}: a leak is likelier than so good a model"
+    fix = "check whether these columns are known at t (quartet inspect, quartet task)"
+    return str(warning("L25", task.name, f"{text}. It rests on {', '.join(columns)}", fix=fix))
 
 
 def score_on_test(run: Run, task: Task) -> tuple[str, float]:

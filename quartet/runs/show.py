@@ -151,8 +151,10 @@ def _task_lines(data: TrainingData) -> list[tuple[str, str]]:
     return lines
 
 
-def evaluation_grid(title: str, rows: Sequence[tuple[str, Mapping[str, Measure]]]) -> RenderableType:
-    """Returns the model and the rules, each measure with its interval; the best of each in bold."""
+def evaluation_grid(
+    title: str, rows: Sequence[tuple[str, Mapping[str, Measure]]], warnings: Sequence[str] = ()
+) -> RenderableType:
+    """Returns the model and the rules, each measure with its interval; the best of each in bold; then warnings."""
     first = rows[0][1]
     grid = new_grid(title, "", *(f"{m.name} {'↑' if m.higher_is_better else '↓'}" for m in first.values()))
     for name, measures in rows:
@@ -164,7 +166,7 @@ def evaluation_grid(title: str, rows: Sequence[tuple[str, Mapping[str, Measure]]
             is_best = bool(known) and measures[measure].value == choose(known)
             cells.append(Text(str(measures[measure]), style="bold" if is_best else ""))
         grid.add_row(cell(name, "cyan"), *cells)
-    return grid
+    return Group(grid, *(cell(text, "yellow") for text in warnings)) if warnings else grid
 
 
 def predictions_grid(table: pa.Table, most: int = _MOST_PREDICTIONS) -> Grid:

@@ -42,55 +42,67 @@ class _Seen(NamedTuple):
     is_own: bool
 
 
-class _Told(NamedTuple):
-    """How well a column alone tells the target."""
+class Told(NamedTuple):
+    """How well a column alone tells the target, by AUC or rank correlation; a copy of the target tells all."""
 
     strength: float
     words: str
     table: str
     column: str
+    is_copy: bool = False
 
 
 def column_findings(task: Task) -> list[Finding]:
     """Returns the columns that seem to be filled in later, and those that alone tell the target of training."""
     findings = [column.finding for column in late_columns(task.database)]
-    entity, seeds = task.database[task.spec.entity_table], task.seeds("train")
     if task.spec.kind == "autocomplete":
         text = f'column "{task.spec.target_col}" is the target and was removed from features'
-        findings.append(note("L03", entity.name, text))
-    if not isinstance(seeds.target, np.ndarray) or len(seeds) == 0:
+        findings.append(note("L03", task.spec.entity_table, text))
+    target = task.seeds("train").target
+    if not isinstance(target, np.ndarray):  # of a recommendation
         return findings
+    told, base = tell_alone(task)
+    is_binary = task.spec.type == "binary_classification"
+    is_enough = len(target) >= _ENOUGH and (not is_binary or 10 <= target.sum() <= len(target) - 10)
+    least = min(_CERTAIN, max(_STRONG, base + _CLOSER * (1 - base)) if is_enough else 1.0)
+    for one in told:
+        text = f"{one.words} alone predicts the target with {'AUC' if is_binary else 'rank correlation'} "
+        text += f"{one.strength:.3f} (counts and ages: {base:.3f}): looks like a leak"
+        if one.is_copy:
+            text = f"{one.words} equals the target in 100 % of rows: looks like a leak"
+        elif one.strength <= least:
+            continue
+        fix = f"hide it with remove_columns: [[{one.table}, {one.column}]] if it is known only later"
+        findings.append(warning("L04", f"{one.table}.{one.column}", text, len(target), fix))
+    return findings
+
+
+def tell_alone(task: Task) -> tuple[list[Told], float]:
+    """Returns how well each column near the entity alone tells the target of training, best first; and counts and ages.
+
+    Where a cell of the row itself is to be filled in, its neighbours may tell much of it: those count if they tell all.
+    """
+    entity, seeds = task.database[task.spec.entity_table], task.seeds("train")
+    if not isinstance(seeds.target, np.ndarray) or len(seeds) == 0:
+        return [], 0.0
     some = slice(None, None, max(1, len(seeds) // _CHECKED_ROWS))
     rows, times = seeds.node[some] - task.database.offsets[entity.name], seeds.time[some]
     target = seeds.target[some].astype(np.float64)
     is_binary = task.spec.type == "binary_classification"
-    measure = "AUC" if is_binary else "rank correlation"
-    base = 0.5 if is_binary else 0.0
-    told: list[_Told] = []
+    base, told = 0.5 if is_binary else 0.0, list[Told]()
     for seen, counts in _linked_rows(task, rows, times):
         base = max([base, *(strength(values, target, is_binary) for values in counts)])
-        for name in seen.table.data.column_names:
-            where = f"{seen.table.name}.{name}"
-            if name in key_columns(seen.table):
-                continue
-            if seen.is_own and _is_copy(seen.table.data[name].take(pa.array(seen.rows)), target):
-                text = f'column "{where}" equals the target in 100 % of rows: looks like a leak'
-                fix = f"add [{where.replace('.', ', ')}] to remove_columns"
-                findings.append(warning("L04", where, text, len(target), fix))
-                continue
-            told += _told_by(seen, name, times, target, is_binary, task.spec.kind == "autocomplete")
-    is_enough = len(target) >= _ENOUGH and (not is_binary or 10 <= target.sum() <= len(target) - 10)
-    least = max(_STRONG, base + _CLOSER * (1 - base)) if is_enough else 1.0
-    best: dict[tuple[str, str], _Told] = {}
+        for name in (name for name in seen.table.data.column_names if name not in key_columns(seen.table)):
+            is_given = seen.is_own and task.spec.kind == "autocomplete"
+            told += [
+                one
+                for one in _told_by(seen, name, times, target, is_binary)
+                if not is_given or one.strength > _CERTAIN or one.words.startswith("the days")
+            ]
+    best: dict[tuple[str, str], Told] = {}
     for one in sorted(told, reverse=True):
-        if one.strength >= min(least, _CERTAIN):
-            best.setdefault((one.table, one.column), one)
-    for one in best.values():
-        text = f"{one.words} alone predicts the target with {measure} {one.strength:.3f}"
-        text += f" (counts and ages: {base:.3f}): looks like a leak"
-        fix = f"hide it with remove_columns: [[{one.table}, {one.column}]] if it is known only later"
-        findings.append(warning("L04", f"{one.table}.{one.column}", text, len(target), fix))
-    return findings
+        best.setdefault((one.table, one.column), one)
+    return list(best.values()), base
 
 
 def _linked_rows(
@@ -127,27 +139,23 @@ def _latest(
 
 
 def _told_by(
-    seen: _Seen, name: str, times: NDArray[np.int64], target: _Floats, is_binary: bool, is_certain: bool
-) -> Iterator[_Told]:
+    seen: _Seen, name: str, times: NDArray[np.int64], target: _Floats, is_binary: bool
+) -> Iterator[Told]:
     """Yields how well a column tells the target: by its cells, or by the distances of its dates."""
     table, has_row = seen.table, seen.rows >= 0
-    where = f"{table.name}.{name}"
-    dates = dates_of(table, name)
+    where, dates = f"{table.name}.{name}", dates_of(table, name)
     if dates is None:
         column = table.data[name].take(pa.array(seen.rows, mask=~has_row))
         values = as_numbers(column, target)
         if values is not None:
+            is_copy = seen.is_own and not pa.types.is_string(column.type) and _is_copy(values, target)
             found = strength(np.where(np.isnan(values), -np.inf, values), target, is_binary)
-            # Where a cell of the row itself is to be filled in, its neighbours may tell much of it.
-            if not (is_certain and seen.is_own) or found > _CERTAIN:
-                yield _Told(found, f'column "{where}"', table.name, name)
+            yield Told(1.0 if is_copy else found, f'column "{where}"', table.name, name, is_copy)
         return
     date = np.where(has_row, dates[seen.rows], NEVER)
     for words, since in (("t", times), ("its row", np.where(has_row, table.known_at[seen.rows], STATIC))):
         days = np.where((date == NEVER) | (since == STATIC), -np.inf, -_days(since, date))
-        yield _Told(
-            strength(days, target, is_binary), f'the days from {words} to "{where}"', table.name, name
-        )
+        yield Told(strength(days, target, is_binary), f'the days from {words} to "{where}"', table.name, name)
 
 
 def _days(times: NDArray[np.int64], known: NDArray[np.int64]) -> _Floats:
@@ -155,10 +163,9 @@ def _days(times: NDArray[np.int64], known: NDArray[np.int64]) -> _Floats:
     return np.where(known == STATIC, np.inf, (times / DAY) - (known / DAY))
 
 
-def _is_copy(column: pa.ChunkedArray, target: _Floats) -> bool:
-    """Returns whether a column of numbers is the target up to sign and a constant shift, and not constant itself."""
-    values = None if pa.types.is_string(column.type) else as_numbers(column, target)
-    if values is None or np.isnan(values).any() or np.ptp(target) == 0:
+def _is_copy(values: _Floats, target: _Floats) -> bool:
+    """Returns whether numbers are the target up to sign and a constant shift, and not constant themselves."""
+    if np.isnan(values).any() or np.ptp(target) == 0:
         return False
     return bool(np.ptp(values - target) == 0 or np.ptp(values + target) == 0)
 

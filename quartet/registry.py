@@ -6,7 +6,7 @@ names without waiting for torch.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.util import find_spec
@@ -24,6 +24,17 @@ class ModelRow:
     help: str
     defaults: Mapping[str, Any] = field(default_factory=dict)
     package: str = ""  # that it needs, of the extra `baselines`
+    reads: tuple[str, ...] = ()  # of a recipe these settings alone; by default all
+
+    def check_settings(self, names: Iterable[str]) -> None:
+        """Raises an error where a setting was given that the model does not read."""
+        ignored = [name for name in names if self.reads and name not in self.reads]
+        if ignored:
+            raise UsageError(
+                "C02",
+                f'the model "{self.name}" does not read {", ".join(ignored)}',
+                f"leave it out; it reads {', '.join(self.reads)}",
+            )
 
     @property
     def model_class(self) -> Any:
@@ -61,6 +72,7 @@ _ROWS = (
     ModelRow(
         "lightgbm", "quartet.models.trees:Trees", "boosted trees on counts, means and recencies of the rows around",
         {"branches": (), "use_row_names": True}, "lightgbm",
+        ("rng_seed", "past_labels", "use_row_names", "protocol", "time_rule", "time_limit"),
     ),
 )  # fmt: skip
 MODELS = {row.name: row for row in _ROWS}

@@ -11,6 +11,7 @@ import typer
 from quartet.cli.options import (
     Changes,
     DeviceName,
+    DropEarly,
     Json,
     ModelName,
     PastLabels,
@@ -30,8 +31,9 @@ def train(
     task: TaskName,
     schema: SchemaFile = None,
     model: ModelName = None,
-    preset: Preset = "small",
+    preset: Preset = "",
     past_labels: PastLabels = False,
+    drop_early: DropEarly = False,
     protocol: ProtocolName = None,
     change: Changes = None,
     time_limit: Annotated[
@@ -63,21 +65,21 @@ def train(
     from quartet.errors import Stopped
     from quartet.runs import JsonTraining, TrainingView, fit
 
-    limit = [f"time_limit={time_limit}"] if time_limit else []
+    limit = [f"time_limit={time_limit}"] if time_limit is not None else []
     settings = changes_from_text([*(change or []), *limit]) | ({"past_labels": True} if past_labels else {})
     settings |= {"protocol": protocol} if protocol else {}
-    loaded = open_database(source, schema).task(task)
+    loaded = open_database(source, schema).task(task, on_early_seed="drop" if drop_early else "error")
     listener = JsonTraining() if json else TrainingView(is_quiet())
     with stop_on_signal() as must_stop:
         listener.should_stop = must_stop  # type: ignore[method-assign]
         try:
             fit(
-                loaded, model, preset=preset, runs=runs, resume=resume, device=device, listener=listener,
+                loaded, model, preset=preset or None, runs=runs, resume=resume, device=device, listener=listener,
                 threads=threads, **settings,
             )  # fmt: skip
         except Stopped as stopped:
             again = [hide_passwords(source), task, *(["--schema", str(schema)] if schema else [])]
-            again += ["--resume", str(stopped.folder)]
+            again += [*(["--drop-early"] if drop_early else []), "--resume", str(stopped.folder)]
             say(f"Stopped. Go on with: quartet train {shlex.join(again)}")
             raise typer.Exit(stopped.exit_code) from None
         finally:

@@ -36,10 +36,11 @@ def task_context(
     split: Split,
     folder: Path | None = None,
     listener: Listener = SILENT,
+    num_threads: int | None = None,
 ) -> Context:
     """Returns the contexts of one split of a task, from the cache or sampled into it."""
     seeds, folder = task.asked_seeds(split), folder or default_cache()
-    return cached_sample(graph, seeds, config, folder, f"{task.name}-{split}", listener)
+    return cached_sample(graph, seeds, config, folder, f"{task.name}-{split}", listener, num_threads)
 
 
 def cached_sample(
@@ -49,6 +50,7 @@ def cached_sample(
     folder: Path,
     name: str,
     listener: Listener = SILENT,
+    num_threads: int | None = None,
 ) -> Context:
     """Returns the contexts of all seeds, mapped from `<folder>/<name>-<digest>.h5`; sampled first if need be.
 
@@ -71,7 +73,8 @@ def cached_sample(
             pass
     except OSError as error:
         raise cannot_write(folder, 0, error) from error
-    write_cache(path, sample(graph, seeds, config, listener=listener, what=f"contexts of {name}"), digest)
+    context = sample(graph, seeds, config, num_threads, listener, f"contexts of {name}")
+    write_cache(path, context, digest)
     return open_cache(path, digest)
 
 

@@ -77,7 +77,7 @@ def brier(target: _Array, score: _Array, weight: _Floats | None = None) -> float
 def calibration_error(target: _Array, score: _Array, weight: _Floats | None = None) -> float:
     """The expected calibration error: the mean, over rows, of |share of positives − mean score| in the row's bin.
 
-    Resamples repeat rows, which makes this error larger: its interval lies a little too high.
+    Resamples repeat rows, which makes this error larger: its interval is moved down by as much (see `measures`).
     """
     count, sum_of_scores, num_positive = calibration_bins(target, score, weight)
     return float(np.abs(num_positive - sum_of_scores).sum() / count.sum())
@@ -202,7 +202,8 @@ def measures(
     `nmae` is the mean absolute error over the standard deviation (n − 1) of the training targets, as in RelBench 3.
     The interval is that of the percentile bootstrap. Rows of one entity depend on each other, so with `entity`
     (an id for each row) whole entities are drawn, otherwise rows. Resamples in which a metric is undefined are
-    left out of its interval; there is none where fewer than two rows or entities could be drawn.
+    left out of its interval; there is none where fewer than two rows or entities could be drawn. That of the
+    calibration error, which resamples exaggerate, is moved such that its middle is the estimate.
     """
     target, score = _checked(task_type, target, score)
     if score.ndim == 1:  # then the stable sorts of the metrics find their work done in every resample
@@ -220,6 +221,9 @@ def measures(
     for name, metric in metrics.items():
         value = None if reasons[name] else metric(target, score, None)
         low, high = map(float, np.percentile(drawn[name], _INTERVAL)) if drawn[name] else (None, None)
+        if name == "calibration_error" and value is not None and low is not None and high is not None:
+            excess = float(np.median(drawn[name])) - value
+            low, high = max(0.0, min(low - excess, value)), max(high - excess, value)
         found[name] = Measure(name, value, low, high, higher_is_better(name), reasons[name])
     return found if train_target is None else {**found, "nmae": _nmae(found["mae"], train_target)}
 

@@ -3,7 +3,16 @@
 from quartet.machine.compiled import compiled
 from quartet.machine.cores import free_cores, usable_cores, use_threads
 from quartet.machine.devices import Precision, autocast, choose_device, free_bytes
-from quartet.machine.files import new_file, new_folder, user_cache
+from quartet.machine.files import (
+    as_path,
+    check_checksums,
+    found_again,
+    intact,
+    new_file,
+    new_folder,
+    user_cache,
+    write_checksums,
+)
 from quartet.machine.processes import ALONE, Processes, all_processes
 
 __all__ = [
@@ -11,14 +20,19 @@ __all__ = [
     "Precision",
     "Processes",
     "all_processes",
+    "as_path",
     "autocast",
+    "check_checksums",
     "choose_device",
     "compiled",
+    "found_again",
     "free_bytes",
     "free_cores",
+    "intact",
     "new_file",
     "new_folder",
     "usable_cores",
     "use_threads",
     "user_cache",
+    "write_checksums",
 ]

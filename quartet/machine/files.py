@@ -1,25 +1,38 @@
-"""Files that are either complete or absent: written aside, synced, then put in place."""
+"""Files that are either complete or absent: written aside, synced, then put in place; and checked when read."""
 
 from __future__ import annotations
 
 import errno
+import hashlib
+import json
 import os
 import shutil
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 
+from quartet.errors import IntegrityError, QuartetError, UsageError
+
 PART = ".quartet-part"
 DAY_SECONDS = 86_400
+_CHECKSUMS = "checksums.json"
+_CHECKED = (".json", ".safetensors", ".txt")  # what else lies in a folder is not read
 
 
 def user_cache() -> Path:
     """`$XDG_CACHE_HOME/quartet`, or `~/.cache/quartet`; a relative value is ignored, as the standard asks."""
     home = Path(os.environ.get("XDG_CACHE_HOME", ""))
     return (home if home.is_absolute() else Path.home() / ".cache") / "quartet"
+
+
+def as_path(value: object, what: str) -> Path:
+    """Returns what was given as a path, by text or otherwise; what can be none is refused."""
+    if not isinstance(value, (str, Path)) or "\0" in str(value):
+        raise UsageError("C02", f"{what} is {value!r}", "give a path")
+    return Path(value)
 
 
 @contextmanager
@@ -68,6 +81,49 @@ def new_folder(target: Path) -> Iterator[Path]:
     finally:
         shutil.rmtree(aside, ignore_errors=True)
     sync(target.parent)
+
+
+def found_again(target: Path) -> bool:
+    """Tells whether a folder is there; one that a killed writer had just moved out of the way is put back first."""
+    if not target.is_dir():
+        aside = target.parent.glob(f".{target.name}.old.*/*")
+        newest = max(aside, key=lambda folder: folder.stat().st_mtime, default=None)
+        if newest is not None:
+            with suppress(FileNotFoundError):  # another process has put it back first
+                newest.rename(target)
+    return target.is_dir()
+
+
+def write_checksums(folder: Path) -> None:
+    """Writes the SHA-256 of each file in a folder beside them."""
+    sums = {path.name: _digest(path) for path in sorted(folder.iterdir())}
+    (folder / _CHECKSUMS).write_text(json.dumps(sums, indent=1), encoding="utf-8")
+
+
+def check_checksums(folder: Path, fix: str) -> None:
+    """Raises error C06 where a file of a folder is damaged, absent or without its checksum."""
+    sums: dict[str, str] = json.loads((folder / _CHECKSUMS).read_text(encoding="utf-8"))
+    read = {path.name for path in folder.iterdir() if path.suffix in _CHECKED}
+    for name in sorted({*sums, *read} - {_CHECKSUMS}):
+        if not (folder / name).is_file() or _digest(folder / name) != sums.get(name):
+            raise IntegrityError("C06", f"{folder / name} is damaged or absent", fix)
+
+
+@contextmanager
+def intact(what: Path, fix: str) -> Iterator[None]:
+    """Turns whatever comes of reading a damaged or foreign file or folder of ours into error C06."""
+    try:
+        yield
+    except (QuartetError, PermissionError):
+        raise
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}".splitlines()[0][:200]
+        raise IntegrityError("C06", f"{what} is damaged or not of quartet ({reason})", fix) from error
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def sync(path: Path) -> None:

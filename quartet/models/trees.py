@@ -17,6 +17,7 @@ import torch
 from numpy.typing import NDArray
 
 from quartet.config import Recipe
+from quartet.errors import IntegrityError, examples
 from quartet.evaluation import (
     MOST_TREES,
     PATIENCE,
@@ -28,6 +29,7 @@ from quartet.evaluation import (
 from quartet.features import CODE
 from quartet.listener import SILENT, Listener
 from quartet.machine import ALONE, Processes
+from quartet.models.tree_text import checked_text
 from quartet.tasks import Seeds, Split
 from quartet.training import Epoch, Fitted, Output, RegressionOutput, TrainingData, View, duration
 
@@ -38,14 +40,11 @@ _LOSS_SEEDS = 10_000  # of training, spread among all, on which the loss is told
 
 @dataclass(frozen=True, eq=False)
 class Trees:
-    """Trees, and the columns that they read: logits, or standardised values.
-
-    Of the recipe they heed `rng_seed`, `past_labels`, `use_row_names`, `protocol`, `time_rule` and `time_limit`.
-    """
+    """Trees, and the columns that they read: logits, or standardised values. `registry.py` says what they heed."""
 
     names: tuple[str, ...]
     num_outputs: int
-    text: str  # as LightGBM writes them
+    text: str  # as `checked_text` writes them
 
     @classmethod
     def fit(
@@ -85,7 +84,8 @@ class Trees:
         )
         if listener.should_stop():
             return None
-        model = cls(names, num_outputs, booster.model_to_string(num_iteration=watch.best_round))
+        text = booster.model_to_string(num_iteration=watch.best_round)
+        model = cls(names, num_outputs, checked_text(text, len(names), num_outputs))
         fitted = time.perf_counter()
         scores = data.output.scores(model.logits(data.view, data.seeds["val"]))
         validation = selection_value(kind, data.labels("val"), scores)
@@ -123,7 +123,8 @@ class Trees:
     @classmethod
     def load(cls, folder: Path, recipe: Recipe, output: Output) -> Trees:  # noqa: ARG003
         names = tuple(json.loads((folder / _COLUMNS).read_text(encoding="utf-8")))
-        return cls(names, output.num_outputs, (folder / _TREES).read_text(encoding="utf-8"))
+        text = (folder / _TREES).read_text(encoding="utf-8")
+        return cls(names, output.num_outputs, checked_text(text, len(names), output.num_outputs))
 
     @property
     def num_trees(self) -> int:
@@ -134,6 +135,19 @@ class Trees:
     def num_parameters(self) -> int:
         """Returns how many numbers were learned: a value for each leaf and a threshold for each split."""
         return sum(2 * leaves - 1 for leaves in self._leaves)
+
+    @property
+    def leading_columns(self) -> list[str]:
+        """Returns the three columns by which splits gained most, each with its part of all that was gained."""
+        lines = [
+            re.findall(rf"^{what}=(.+)$", self.text, re.MULTILINE) for what in ("split_feature", "split_gain")
+        ]
+        place, gain = (np.array(" ".join(line).split(), dtype=np.float64) for line in lines)
+        if len(place) != len(gain) or not gain.sum() > 0:
+            return []
+        total = np.bincount(place.astype(np.int64), gain, len(self.names))
+        best = np.argsort(-total, kind="stable")[:3]
+        return [f'"{self.names[at]}" ({total[at] / total.sum():.0%})' for at in best if total[at] > 0]
 
     @property
     def summary(self) -> str:
@@ -182,6 +196,11 @@ def _labels(data: TrainingData, split: Split) -> NDArray[Any]:
 
 
 def _matrix(columns: dict[str, NDArray[Any]], names: tuple[str, ...]) -> NDArray[np.float32]:
+    unknown = [name for name in names if name not in columns]
+    if unknown:
+        raise IntegrityError(
+            "C06", f"the trees read columns that there are not {examples(unknown)}", "train anew"
+        )
     matrix = np.empty((len(columns[names[0]]), len(names)), dtype=np.float32)
     for place, name in enumerate(names):
         matrix[:, place] = columns[name]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import os
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -54,5 +55,14 @@ def read_results(path: Path) -> Iterator[Result]:
     for line in path.read_text(encoding="utf-8").splitlines():
         try:
             yield Result.of_line(line)
-        except json.JSONDecodeError:
+        except (ValueError, TypeError, AttributeError):
             continue
+
+
+def add_results(path: Path, results: Iterable[Result]) -> None:
+    """Writes more results; they begin a line of their own, also where a crash has cut off the last one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a+b") as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - 1))
+        is_cut = file.read(1) not in (b"", b"\n")
+        file.write(("\n" * is_cut + "".join(f"{result.line()}\n" for result in results)).encode())

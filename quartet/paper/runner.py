@@ -29,7 +29,7 @@ from quartet.errors import QuartetError, UsageError
 from quartet.listener import SILENT
 from quartet.machine import Processes, choose_device, use_threads
 from quartet.paper.arms import Arm
-from quartet.paper.results import Result, StudyTraining, read_results
+from quartet.paper.results import Result, StudyTraining, add_results, read_results
 from quartet.tasks import Task
 
 
@@ -88,12 +88,23 @@ class Study:
         So whenever the budget ends, the arms have been tried equally often.
         """
         every = list(arms)
-        return [
+        jobs = [
             self._job(path, task, arm, rng_seed)
             for rng_seed in self.rng_seeds
             for path, task in self.loaded.items()
             for arm in every
         ]
+        for name, value in self.changes.items():
+            is_numbered = name == "rng_seed" and value not in self.rng_seeds
+            if is_numbered or (every and all(name in arm.changes for arm in every)):
+                raise UsageError("C02", f"every arm sets {name} itself", f"leave out --set {name}={value}")
+        arm_of: dict[str, str] = {}
+        for job in jobs:
+            if arm_of.setdefault(job.key, job.arm) != job.arm:
+                given = ", ".join(f"{name}={value}" for name, value in self.changes.items())
+                what = f'with {given} "{job.arm}" would be the same as "{arm_of[job.key]}"'
+                raise UsageError("C02", what, "leave out the setting in which they differ")
+        return jobs
 
     def _job(self, path: str, task: Task, arm: Arm, rng_seed: int) -> Job:
         """Returns one training. Where the arm and the user's changes meet, the arm decides."""
@@ -203,9 +214,7 @@ def run_study(
                 outcomes = [future.result() for future in done]
                 results = [one for one in outcomes if isinstance(one, Result)]
                 known |= {result.key: result for result in results}
-                study.folder.mkdir(parents=True, exist_ok=True)
-                with study.results_file.open("a", encoding="utf-8") as file:
-                    file.write("".join(f"{result.line()}\n" for result in results))
+                add_results(study.results_file, results)
                 yield from outcomes
         except BaseException:  # by Ctrl-C too: no child is left behind
             for child in list(children):

@@ -17,22 +17,22 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 
-from safetensors import SafetensorError
+import numpy as np
+from numpy.typing import NDArray
 from safetensors.numpy import load_file, save_file
 
 from quartet.config import Recipe
 from quartet.errors import IntegrityError, UsageError
 from quartet.evaluation import Calibration
 from quartet.features import FeatureStatistics
-from quartet.machine import new_folder
+from quartet.machine import check_checksums, intact, new_folder, write_checksums
 from quartet.registry import model_row
 from quartet.tasks import TaskRecord
 from quartet.training import Model, Output, output_from_dict, output_to_dict
 
 _VERSION = 2
-_MODEL, _STATISTICS, _ARRAYS, _CHECKSUMS = (
-    "model.json", "features.json", "features.safetensors", "checksums.json",
-)  # fmt: skip
+_MODEL, _STATISTICS, _ARRAYS = "model.json", "features.json", "features.safetensors"
+_AGAIN = "train again, or copy it again"
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,6 +54,15 @@ class Checkpoint:
         arrays = {name: hashlib.sha256(a.tobytes()).hexdigest() for name, a in self.statistics.arrays.items()}
         return hashlib.sha256(json.dumps([self.statistics.to_dict(), arrays]).encode()).hexdigest()
 
+    def scores(self, logits: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Returns the scores of (S, outputs) logits; an error where the model has none."""
+        scores = self.output.scores(logits)
+        if not np.isfinite(logits).all() or not np.isfinite(scores).all():
+            raise IntegrityError(
+                "C06", f'the model of "{self.task.name}" gives answers that are no finite numbers', _AGAIN
+            )
+        return scores
+
     def save(self, folder: Path) -> None:
         """Writes the model; a reader sees the old one or the whole new one."""
         about = {
@@ -70,25 +79,25 @@ class Checkpoint:
             (fresh / _STATISTICS).write_text(json.dumps(self.statistics.to_dict()), encoding="utf-8")
             save_file(dict(self.statistics.arrays), fresh / _ARRAYS)
             self.model.save(fresh)
-            sums = {path.name: _digest(path) for path in sorted(fresh.iterdir())}
-            (fresh / _CHECKSUMS).write_text(json.dumps(sums, indent=1), encoding="utf-8")
+            write_checksums(fresh)
 
     @staticmethod
     def load(folder: Path) -> Checkpoint:
         """Reads a model; what is damaged, foreign or of another version is refused."""
-        try:
+        if folder.is_file():
+            raise UsageError(
+                "C10", f'"{folder}" is a file; a model is a folder', "give the run or model folder"
+            )
+        if not (folder / _MODEL).is_file() and not (folder / "checksums.json").is_file():
+            raise UsageError(
+                "C10", f'"{folder}" holds no model', "give the folder that `quartet train` named"
+            )
+        with intact(folder, _AGAIN):
             return Checkpoint._load(folder)
-        except (ValueError, KeyError, TypeError, AttributeError, RuntimeError, SafetensorError) as error:
-            reason = f"{type(error).__name__}: {error}".splitlines()[0][:200]
-            raise IntegrityError(
-                "C06",
-                f"{folder} is damaged or no model of quartet ({reason})",
-                "train again, or copy it again",
-            ) from error
 
     @staticmethod
     def _load(folder: Path) -> Checkpoint:
-        _check_files(folder)
+        check_checksums(folder, _AGAIN)
         about = json.loads((folder / _MODEL).read_text(encoding="utf-8"))
         if about["version"] != _VERSION:
             is_newer = about["version"] > _VERSION
@@ -101,6 +110,8 @@ class Checkpoint:
         recipe, output = Recipe().changed(**about["recipe"]), output_from_dict(about["output"])
         statistics = json.loads((folder / _STATISTICS).read_text(encoding="utf-8"))
         calibration = about["calibration"]
+        if not np.isfinite([*(calibration or {}).values()]).all():
+            raise ValueError("a calibration without finite numbers")
         return Checkpoint(
             model_row(recipe.model.architecture).model_class.load(folder, recipe, output),
             recipe,
@@ -111,22 +122,3 @@ class Checkpoint:
             about["validation"],
             Calibration(**calibration) if calibration else None,
         )
-
-
-def _check_files(folder: Path) -> None:
-    if folder.is_file():
-        raise UsageError("C10", f'"{folder}" is a file; a model is a folder', "give the run or model folder")
-    if not (folder / _CHECKSUMS).is_file():
-        raise UsageError("C10", f'"{folder}" holds no model', "give the folder that `quartet train` named")
-    sums: dict[str, str] = json.loads((folder / _CHECKSUMS).read_text(encoding="utf-8"))
-    read = {path.name for path in folder.iterdir() if path.suffix in (".json", ".safetensors", ".txt")}
-    for name in sorted({*sums, *read, _MODEL} - {_CHECKSUMS}):
-        if not (folder / name).is_file() or _digest(folder / name) != sums.get(name):
-            raise IntegrityError(
-                "C06", f"{folder / name} is damaged or absent", "train again, or copy it again"
-            )
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -15,9 +15,10 @@ import pyarrow as pa
 
 from quartet.config import Protocol, Recipe
 from quartet.database import Database
-from quartet.errors import Stopped, UsageError, examples
+from quartet.errors import SchemaError, Stopped, UsageError, examples
+from quartet.findings import note
 from quartet.listener import Listener
-from quartet.machine import Processes, all_processes, choose_device, use_threads
+from quartet.machine import Processes, all_processes, as_path, choose_device, found_again, use_threads
 from quartet.registry import MODELS, model_row
 from quartet.runs.checkpoint import Checkpoint
 from quartet.runs.evaluate import Evaluation, evaluate
@@ -28,6 +29,7 @@ from quartet.tasks import Split, Task, TaskRecord, past_label_findings, read_lab
 from quartet.training import Epoch, TrainingData
 
 _TASK_FIX = "open the database and call its method task(...)"
+_LISTENER_FIX = "derive it from quartet.Listener"
 _PATH = (str, Path)
 _SAME = ("name", "type", "entity_table", "target_col", "horizon", "known_after", "sql")  # for all members
 
@@ -39,13 +41,17 @@ class TrainedModel:
         self.members, self._task = tuple(members), task
         if not self.members:
             raise UsageError("C02", "an ensemble of no models", "give the folders of some runs")
+        folders = [run.folder.resolve() for _, run in self.members if run]
+        twice = [str(folder) for folder in folders if folders.count(folder) > 1]
+        if twice or len({id(checkpoint) for checkpoint, _ in self.members}) < len(self.members):
+            raise UsageError("C02", f"a model is given twice {examples(twice)}", "give each model once")
         records = [checkpoint.task for checkpoint, _ in self.members]
         told = {name: {getattr(record.spec, name) for record in records} for name in _SAME}
         for name, different in (*told.items(), ("classes", {record.classes for record in records})):
             if len(different) > 1:
                 raise UsageError(
                     "C05",
-                    f"the models are of different tasks: {name} is not the same {examples(sorted(map(str, different)))}",
+                    f"the models are of different tasks: not the same {name} {examples(sorted(map(str, different)))}",
                     "combine models of one task",
                 )
 
@@ -106,6 +112,7 @@ class TrainedModel:
         """
         task = self.task if task is None else task
         _check_type("task", task, Task, _TASK_FIX)
+        _check_type("listener", listener, (Listener, NoneType), _LISTENER_FIX)
         for name, value, allowed in (
             ("split", split, ("val", "test")),
             ("protocol", protocol, get_args(Protocol)),
@@ -136,6 +143,7 @@ class TrainedModel:
         `labels` are the label rows that are known by now, for a model with past labels of a task that has a label table
         of its own.
         """
+        _check_type("listener", listener, (Listener, NoneType), _LISTENER_FIX)
         known: pa.Table | None = None if labels is None else read_labels(labels)
         checkpoints = [checkpoint for checkpoint, _ in self.members]
         return LiveModel(checkpoints, database, known, choose_device(device), listener or ProgressView())
@@ -162,7 +170,7 @@ def load(*folders: str | Path) -> TrainedModel:
         _check_type(
             "the folder of a model", folder, _PATH, "give the folder that `fit` or `quartet train` named"
         )
-        path = latest_followed(folder)
+        path = latest_followed(as_path(folder, "the folder of a model"))
         is_run = (path / "recipe.json").is_file()
         checkpoint = Checkpoint.load(path / "model" if (path / "model").is_dir() else path)
         members.append((checkpoint, Run.open(path) if is_run else None))
@@ -174,7 +182,7 @@ def fit(
     task: Task,
     model: str | None = None,
     *,
-    preset: str = "small",
+    preset: str | None = None,
     recipe: Recipe | None = None,
     runs: str | Path = "runs",
     resume: str | Path | None = None,
@@ -189,12 +197,13 @@ def fit(
     Arguments:
         task: what to predict; `quartet.open(source).task(...)` gives one.
         model: `quartet` (the default), or another name of `quartet.registry.MODELS`, such as `lightgbm`.
-        preset: the recipe to start from: `small`, `paper`, `paper-val`, or a .toml file.
+        preset: the recipe to start from: `small` (the default), `paper`, `paper-val`, or a .toml file.
         recipe: a whole recipe instead of a preset.
         runs: where run folders are made; `runs/latest` points to the newest.
         resume: an interrupted run to go on with, by the recipe with which it began.
         device: `auto`, `cpu`, `cuda` or `mps`.
-        threads: cores to compute with, by default those that are free, or what OMP_NUM_THREADS says.
+        threads: cores to compute with, by default those that are free, or what OMP_NUM_THREADS says; a run that
+            is resumed goes on with as many as it began with.
         cache: where contexts are kept, by default in the user's cache.
         listener: follows the work; by default it is shown in the terminal or the notebook.
         settings: fields of the recipe, such as `past_labels=True`, `epochs=5`, `time_limit=600`. `quartet recipe`
@@ -205,24 +214,34 @@ def fit(
     _check_type("task", task, Task, _TASK_FIX)
     _check_type("model", model, (str, NoneType), f"say one of {', '.join(MODELS)}")
     _check_type("recipe", recipe, (Recipe, NoneType), "make one with Recipe.load(preset)")
-    _check_type("listener", listener, (Listener, NoneType), "derive it from quartet.Listener")
+    _check_type("listener", listener, (Listener, NoneType), _LISTENER_FIX)
     _check_type("threads", threads, (int, NoneType), "give a whole number above 0")
     for name, folder in (("preset", preset), ("runs", runs), ("resume", resume), ("cache", cache)):
-        _check_type(name, folder, (*_PATH, NoneType), "give a path")
+        if folder is not None or name == "runs":
+            as_path(folder, name)
     listener = listener or TrainingView()
-    begun_with = {name: value for name, value in (("model", model), ("recipe", recipe)) if value is not None}
-    run = _unfinished(Path(resume), begun_with | settings) if resume else None
+    named = {"model": model, "preset": preset, "recipe": recipe}
+    begun_with = settings | {name: value for name, value in named.items() if value is not None}
+    run = _unfinished(Path(resume), begun_with, threads) if resume else None
     if run is not None:
-        recipe, task = run.recipe, run.task.as_then(task, listener)
+        recipe, threads, task = run.recipe, run.threads, run.task.as_then(task, listener)
     elif recipe is None:
-        recipe = Recipe.load(preset, f"{task.full_database.schema.name}/{task.name}", model, **settings)
+        name = f"{task.full_database.schema.name}/{task.name}"
+        recipe = Recipe.load(preset or "small", name, model, **settings)
     elif settings or model:
         recipe = recipe.changed(**(settings | ({"architecture": model} if model else {})))
+    model_row(recipe.model.architecture).check_settings(settings)
     recipe = recipe.changed(protocol=task.under(recipe.protocol).protocol)
     with all_processes(choose_device(device)) as processes, processes.first_speaks():
         checked = task.check() if run is None else ()
         for finding in (*checked, *(past_label_findings(task.spec) if recipe.past_labels else ())):
             listener.finding(finding)
+        for finding in checked:
+            if finding.code == "S21":
+                raise SchemaError(finding.code, finding.message, finding.fix)
+        if run is not None and not found_again(run.state_folder):
+            what = "no state was saved before it was interrupted, and training begins anew"
+            listener.finding(note("C14", str(run.folder), f"{run.folder}: {what}"))
         use_threads(threads, processes.num_sharing_memory)
         return _fit(task, recipe, run, Path(runs), Path(cache) if cache else None, listener, processes)
 
@@ -268,14 +287,16 @@ class _Recorder(Listener):
         self.listener.epoch(epoch)
 
 
-def _unfinished(folder: Path, settings: dict[str, Any]) -> Run:
-    """Returns the run to go on with: one that is not done, by the recipe with which it began."""
+def _unfinished(folder: Path, settings: dict[str, Any], threads: int | None) -> Run:
+    """Returns the run to go on with: one that is not done, as it began."""
     run = Run.open(folder)
+    if threads not in (None, run.threads):
+        settings = settings | {"number of threads": threads}
     if settings:
         raise UsageError(
             "C02",
             f"a run goes on by the recipe with which it began, not with another {', '.join(settings)}",
-            "start a new run",
+            "leave it out, or start a new run",
         )
     if run.is_done:
         raise UsageError("C02", f"{run.folder} is done", f'quartet evaluate "{run.folder}"')

@@ -55,12 +55,16 @@ class Run:
         `latest` points to it. A file or folder of somebody else's that is called so is never replaced.
         """
         name, link = f"{task.name}-{time.strftime('%Y%m%d-%H%M%S')}", base / _LATEST
-        if name != Path(name).name or not name.isprintable():
+        if name != Path(name).name:
             raise UsageError(
-                "C02", f'a run folder cannot be called "{task.name}"', "rename the task: letters, digits, - _ ."
+                "C02",
+                f'a run folder cannot be called "{task.name}"',
+                "rename the task: letters, digits, - _ .",
             )
         if link.exists() and not link.is_symlink() and not (latest_followed(link) / "recipe.json").is_file():
-            raise UsageError("C09", f'"{link}" is not a link to a run', "move it away, or name another --runs")
+            raise UsageError(
+                "C09", f'"{link}" is not a link to a run', "move it away, or name another --runs"
+            )
         folder, number = base / name, 1
         base.mkdir(parents=True, exist_ok=True)
         while folder.exists():
@@ -95,6 +99,12 @@ class Run:
     def task(self) -> TaskRecord:
         with self._intact("task.json"):
             return TaskRecord.from_dict(self.read("task.json"))
+
+    @property
+    def threads(self) -> int:
+        """Returns with how many threads it began: in sums their number decides the last bits."""
+        with self._intact("environment.json"):
+            return int(self.read("environment.json")["threads"])
 
     @property
     def model_folder(self) -> Path:
@@ -172,7 +182,9 @@ class Run:
         with self._intact(f"predictions/{split}.parquet"):
             asked = pa.table(asked_columns(*_asked(task, split)))
             if not kept.select(asked.column_names).cast(asked.schema).equals(asked):
-                raise ValueError(f"its keys and times are not those of the task's {split} rows, in their order")
+                raise ValueError(
+                    f"its keys and times are not those of the task's {split} rows, in their order"
+                )
             names = ["score"] if task.classes is None else [f"score_{name}" for name in task.classes]
             scores = np.stack([kept[name].to_numpy() for name in names], 1)
             if not np.isfinite(scores).all():
@@ -190,7 +202,8 @@ def latest_followed(folder: str | Path) -> Path:
     """Returns a folder by its real name; `latest` is a link or, where there are none, a text with a name."""
     path = Path(folder)
     if path.name == _LATEST and path.is_file():
-        path = path.parent / path.read_text(encoding="utf-8").strip()
+        name = path.read_bytes()[:255].decode("utf-8", "replace").strip()
+        path = path.parent / name if name.isprintable() else path
     return path.resolve()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from quartet.errors import IntegrityError, SchemaError, UsageError
 from quartet.findings import note
 from quartet.listener import SILENT, Listener
 from quartet.tasks.past_labels import with_past_labels
+from quartet.tasks.binding import OnEarlySeed
 from quartet.tasks.spec import TaskSpec, TaskType
 from quartet.tasks.splits import Splits
 from quartet.tasks.task import Task
@@ -41,6 +43,7 @@ class TaskRecord:
     last: int | None  # the time of the last row
     source: str = ""
     path: str = ""
+    on_early_seed: OnEarlySeed = "error"
 
     @staticmethod
     def of(task: Task) -> TaskRecord:
@@ -54,8 +57,9 @@ class TaskRecord:
             definition=tuple(task.definition.items()),
             num_rows=tuple((name, table.num_rows) for name, table in task.full_database.tables.items()),
             last=task.full_database.span[1] if task.full_database.span else None,
-            source=task.full_database.location,
-            path=task.path,
+            source=_absolute(task.full_database.location),
+            path=_absolute(task.path) if task.path.endswith((".yaml", ".yml")) else task.path,
+            on_early_seed=task.on_early_seed,
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -85,24 +89,30 @@ class TaskRecord:
         return TaskRecord(**{**given, "structure": tuple(given["structure"])})
 
     def where(self) -> str:
-        """Returns where the database is found again; an error for one that was made of data frames."""
+        """Returns where the database is found again; an error for one of data frames, or on the network."""
         if self.source in ("", "memory"):
             raise UsageError(
                 "L01",
                 f'the database of task "{self.name}" was given in memory and cannot be opened again',
                 "give the task: model.evaluate(task), or on the command line --source",
             )
+        if "://" in self.source and not self.source.startswith(("sqlite:", "duckdb:")):
+            raise UsageError(
+                "L01",
+                f'the database of task "{self.name}" is on the network ({self.source}): no model opens it by itself',
+                "name it: model.evaluate(task), or on the command line --source",
+            )
         return self.source
 
     def reopen(self, database: Database) -> Task:
         """Returns the task over a database: loaded again by its path, or bound again by its definition."""
         if self.path:
-            return Task.load(database, self.path)
+            return Task.load(database, self.path, on_early_seed=self.on_early_seed)
         if self.spec.kind == "external":
             raise UsageError(
                 "L01", f'the labels of task "{self.name}" were given in memory', "give the task itself"
             )
-        return Task.of(self.spec, database)
+        return Task.of(self.spec, database, on_early_seed=self.on_early_seed)
 
     @property
     def name(self) -> str:
@@ -165,7 +175,7 @@ class TaskRecord:
             return task
         num_new = whole.num_rows - known.num_rows
         text = f"the database has grown by {num_new:,} rows since training; the rows of then are used"
-        listener.finding(note("C14", self.name, text, num_new))
+        listener.finding(note("C15", self.name, text, num_new))
         bound = Task.of(task.spec, known, task.labels, task.stored, task.on_early_seed)
         return replace(bound, path=task.path)
 
@@ -173,7 +183,9 @@ class TaskRecord:
         """Raises an error that names in what another task differs from that of a model (`where`)."""
         if other.name != self.name:
             raise UsageError(
-                "C05", f'{where} is of task "{self.name}", not "{other.name}"', "give models and tasks of one kind"
+                "C05",
+                f'{where} is of task "{self.name}", not "{other.name}"',
+                "give models and tasks of one kind",
             )
         before, now = dict(self.definition), dict(other.definition)
         changed = [part for part in {**before, **now} if before.get(part) != now.get(part)]
@@ -196,6 +208,13 @@ class TaskRecord:
             if new:
                 text = f'{text}, and now "{new[0]}"' if lost else f'"{new[0]}" did not hold in training'
             raise SchemaError("V04" if lost else "V05", text, "restore it with a schema file, or train anew")
+
+
+def _absolute(name: str) -> str:
+    """Returns a path that is found from every folder; other names, such as those of stored tasks, as they are."""
+    scheme, sign, rest = name.rpartition(":///")
+    path, mark, query = rest.partition("?")
+    return f"{scheme}{sign}{Path(path).resolve()}{mark}{query}" if path and Path(path).exists() else name
 
 
 def _structure(database: Database) -> tuple[str, ...]:

@@ -21,6 +21,7 @@ from quartet.tokens.batch import SeedGroup, TableRows, TokenBatch
 # Local tokens of a group, padding included. On a CPU eight seeds of 300 rows, which stay in its cache; an accelerator
 # is busy only with more. The size decides the last bits of a logit.
 _CPU_TOKENS, _ACCELERATOR_TOKENS = 2400, 2**16
+_LEAST_TOKENS = 32  # as many a seed counts at least: it has a global context beside the shortest local one
 _DRAWS_A_SEED = 2**15  # no local context is longer
 
 
@@ -183,7 +184,7 @@ def _of_similar_length(length: Array, most_tokens: int) -> Iterator[NDArray[np.i
     order = np.argsort(-length, kind="stable")
     first = 0
     while first < len(order):
-        end = first + max(1, most_tokens // int(length[order[first]]))
+        end = first + max(1, most_tokens // max(_LEAST_TOKENS, int(length[order[first]])))
         yield order[first:end]
         first = end
 

@@ -88,7 +88,7 @@ class TrainingData:
 
         Validation labels by which no model could be selected are an error.
         """
-        check_selectable(task.spec.type, np.asarray(task.seeds("val").target))
+        check_selectable(task.spec.type, task.seeds("val").target, recipe.validation_seeds)
         task = task.under(recipe.protocol, recipe.past_labels)
         for finding in task.database.findings[len(task.full_database.findings) :]:
             listener.finding(finding)
@@ -122,8 +122,9 @@ class TrainingData:
         """Returns the contexts of a split, sampled once and then mapped from the cache."""
         if split not in self._contexts:
             self._contexts[split] = task_context(
-                self.task, self.view.graph, self.recipe.sampling, split, self.cache, self.listener
-            )
+                self.task, self.view.graph, self.recipe.sampling, split, self.cache, self.listener,
+                torch.get_num_threads(),
+            )  # fmt: skip
         return self._contexts[split]
 
     @cached_property

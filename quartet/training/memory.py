@@ -47,16 +47,19 @@ def weight_bytes(network: Network) -> int:
 def step_tensor_bytes(network: Network, batch: TokenBatch) -> int:
     """Returns the most bytes of tensors alive at a time while the gradient of a batch is gathered, and its own.
 
-    Only the first group, which is the largest, is gone through; what the others leave behind for the end is as large
-    as what was encoded.
+    Each group is gone through alone, as if it were the last, and the largest counts: that may be one of many seeds
+    with short contexts. What the others leave behind for the end is as large as what was encoded.
     """
     with torch.device("meta"):
         twin = type(network)(network.config, network.schema).train()
-    shapes, alive = batch.to("meta"), _Alive()
-    with alive:
-        encoded = twin.encode(shapes)
-        torch.autograd.backward(twin.forward_group(encoded, shapes, shapes.groups[0]).sum())
-    return alive.most + _num_bytes(encoded) + _num_bytes(batch)
+    shapes, most = batch.to("meta"), 0
+    for group in {(group.row.shape, group.collab.shape): group for group in shapes.groups}.values():
+        with _Alive() as alive:
+            encoded = twin.encode(shapes)
+            torch.autograd.backward(twin.forward_group(encoded, shapes, group).sum())
+        most = max(most, alive.most + _num_bytes(encoded))
+        twin.zero_grad()
+    return most + _num_bytes(batch)
 
 
 def _num_bytes(value: Any) -> int:

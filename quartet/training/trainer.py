@@ -15,7 +15,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +29,16 @@ from quartet.contexts import Context, select
 from quartet.errors import DataError, ResourceError
 from quartet.evaluation import higher_is_better, selection_rows, selection_value
 from quartet.listener import SILENT, Listener
-from quartet.machine import ALONE, Processes, autocast, free_bytes, new_folder
+from quartet.machine import (
+    ALONE,
+    Processes,
+    autocast,
+    check_checksums,
+    free_bytes,
+    intact,
+    new_folder,
+    write_checksums,
+)
 from quartet.registry import model_row
 from quartet.tokens import TokenBatch, shuffled_places
 from quartet.training.accumulate import ForwardGroup, GroupForward, backward_by_group
@@ -41,6 +49,7 @@ from quartet.training.model import Epoch
 from quartet.training.network import Network
 
 _RISE = 0.05  # the fraction of a run in which a cosine schedule rises
+_ANEW = "start a new run"
 _NO_MEMORY = ("memory", "could not create a primitive")  # what torch says, and oneDNN inside it
 
 
@@ -56,6 +65,9 @@ class TrainingState:
     epoch_seconds: float = 0.0
     epochs: list[Epoch] = field(default_factory=list)
     best: Epoch | None = None
+    micro_batch: int | None = (
+        None  # seeds at a time, as they fitted in memory when the run began: they decide bits
+    )
 
     @staticmethod
     def from_dict(values: dict[str, Any]) -> TrainingState:
@@ -84,13 +96,11 @@ class Trainer:
         self.optimizer = torch.optim.Adam(
             self.network.parameters(), lr=recipe.learning_rate, weight_decay=recipe.weight_decay
         )
-        self.state = TrainingState()
+        self.state = TrainingState(micro_batch=micro_batch)
         self.best_weights: dict[str, Tensor] = {}
         self.target = torch.tensor(data.labels("train"))
         self.places = _latest(data.context("train").seed_time, recipe.train_fraction)
         self.validated = selection_rows(len(data.context("val")), recipe.validation_seeds)
-        if micro_batch is not None:
-            self.micro_batch = micro_batch
 
     # --- the loop -----------------------------------------------------------------------------------
 
@@ -129,12 +139,16 @@ class Trainer:
         """Returns how many seeds of the epoch under way are done."""
         return min(self.state.batch * self.recipe.batch_size, self.seeds_an_epoch)
 
-    @cached_property
+    @property
     def micro_batch(self) -> int:
-        """Returns how many seeds this process takes at a time: its slice of a batch, or less where memory is short."""
-        own, _ = self._own(max(self.epoch_places(0), key=len))
-        free = free_bytes(self.processes.device) // self.processes.num_sharing_memory
-        return seeds_that_fit(self.network, lambda count: self._tokens(own[:count]), len(own), free)
+        """Returns how many seeds each process takes at a time: its slice of a batch, or less where memory is short."""
+        if self.state.micro_batch is None:
+            batch = max(self.epoch_places(0), key=len)
+            own, most = self._own(batch)[0], -(-len(batch) // self.processes.count)  # most: of any process
+            free = free_bytes(self.processes.device) // self.processes.num_sharing_memory
+            fits = seeds_that_fit(self.network, lambda count: self._tokens(own[:count]), most, free)
+            self.state.micro_batch = min(self.processes.joined([fits]))
+        return self.state.micro_batch
 
     def _step(self, places: NDArray[np.int64]) -> None:
         """Takes one step of Adam on the mean loss of a batch."""
@@ -278,11 +292,16 @@ class Trainer:
                 {name: t.detach().cpu().contiguous() for name, t in tensors.items()},
                 fresh / "tensors.safetensors",
             )
+            write_checksums(fresh)
 
     def restore(self, folder: Path | None) -> None:
-        """Goes on from a folder that `save` has written; without one, begins anew."""
-        if folder is None or not folder.is_dir():
-            return
+        """Goes on from a folder that `save` has written; without one, begins anew. A damaged one is refused."""
+        if folder is not None and folder.is_dir():
+            with intact(folder, _ANEW):
+                check_checksums(folder, _ANEW)
+                self._restore(folder)
+
+    def _restore(self, folder: Path) -> None:
         self.state = TrainingState.from_dict(json.loads((folder / "state.json").read_text(encoding="utf-8")))
         tensors = load_file(folder / "tensors.safetensors")
         self.network.load_state_dict(_below(tensors, "model."))

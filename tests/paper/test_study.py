@@ -35,12 +35,12 @@ from quartet.paper import (
 )
 from quartet.paper import runner as runner_module
 from quartet.paper.literal import literal
-from quartet.paper.results import read_results
+from quartet.paper.results import add_results, read_results
 from quartet.paper.runner import Job, train_job
 from quartet.registry import model_row
 from quartet.tasks import Task
 from quartet.training import TrainingData
-from tests.paper.results import faked
+from tests.paper.results import faked, result
 from tests.tasks.small import CHURN, small_shop, write_small_shop
 
 QUICK = {
@@ -73,10 +73,24 @@ def test_arms_differ_in_what_they_say_and_nothing_else(name: StudyName) -> None:
 
 
 def test_an_arm_decides_over_the_users_changes(shop: Path, tmp_path: Path) -> None:
-    _, jobs = study_of(shop, tmp_path, "sampler", changes=QUICK | {"local_sampler": "walk"})
-    by_arm = {job.arm: job.recipe for job in jobs}
-    assert by_arm["BFS2, L=4"]["local_sampler"] == "bfs"
-    assert by_arm["BFS2, L=4"]["width"] == 16
+    _, jobs = study_of(shop, tmp_path, "ablation", changes=QUICK | {"restart_prob": 0.3})
+    by_arm = {job.arm: job.recipe["restart_prob"] for job in jobs}
+    assert (by_arm["full"], by_arm["no restart"]) == (0.3, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("study", "change", "words"),
+    [
+        ("sampler", {"local_sampler": "walk"}, "every arm sets local_sampler itself"),
+        ("main", {"rng_seed": 5}, "every arm sets rng_seed itself"),
+        ("main", {"local_sampler": "walk"}, '"RelGT \\+ CRW" would be the same as "RelGT"'),
+    ],
+)
+def test_a_change_that_no_arm_heeds_or_that_makes_two_arms_one_is_refused(
+    study: StudyName, change: dict[str, Any], words: str, shop: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(UsageError, match=words):
+        study_of(shop, tmp_path, study, changes=QUICK | change)
 
 
 # --- running ----------------------------------------------------------------------------------------
@@ -163,11 +177,14 @@ def test_ctrl_c_leaves_no_training_behind(
         os.kill(int(written.read_text()), 0)
 
 
-def test_a_line_that_a_crash_cut_off_is_no_result(tmp_path: Path) -> None:
+def test_a_line_that_a_crash_cut_off_is_no_result_and_swallows_none(tmp_path: Path) -> None:
     path = tmp_path / "results.jsonl"
     assert list(read_results(path)) == []
-    path.write_text('{"key": "abc", "stu')
+    path.write_text('5\n{"key": "abc", "stu')
     assert list(read_results(path)) == []
+    for test in (0.5, 0.6):
+        add_results(path, [result("QUARTET", 0, test)])
+    assert [found.test for found in read_results(path)] == [0.5, 0.6]
 
 
 def test_a_job_goes_through_json(shop: Path, tmp_path: Path) -> None:

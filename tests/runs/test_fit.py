@@ -23,7 +23,6 @@ from tests.tasks.small import CHURN, DAY, START, small_shop
 from tests.trained import (
     KINDS,
     QUICK,
-    SIZES,
     TINY,
     Heard,
     asked_again,
@@ -260,7 +259,7 @@ def test_one_class_in_validation_is_refused_before_training(name: str, tmp_path:
         "= 0 AS BIGINT)", f"= 0 AND t.timestamp < TIMESTAMP '{moment}' AS BIGINT)"
     )
     with pytest.raises(TaskError, match=r"L06"):
-        fit(churn(sql=sql), name, runs=tmp_path / "runs", cache=tmp_path, listener=Heard(), **SIZES)
+        fit(churn(sql=sql), name, runs=tmp_path / "runs", cache=tmp_path, listener=Heard())
     assert not (tmp_path / "runs").exists()
 
 

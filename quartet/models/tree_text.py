@@ -1,0 +1,84 @@
+"""Trees as text, read and written anew: LightGBM never sees what somebody else wrote.
+
+Its own reader ends the process at what it does not expect, and its trees follow any number that they find. So every
+field that a prediction needs is checked here, and nothing else is kept.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+_MOST_DECISIONS = 12  # bits: a set of categories, a way for what is absent, and which of three kinds that is
+
+
+def checked_text(text: str, num_features: int, num_outputs: int) -> str:
+    """Returns the trees of a text in LightGBM's format; a ValueError where a prediction could go astray."""
+    parts = re.split(r"^Tree=\d+$", text.partition("\nend of trees")[0], flags=re.MULTILINE)[1:]
+    if not parts or len(parts) % num_outputs:
+        raise ValueError(f"{len(parts)} trees for {num_outputs} outputs")
+    lines = ["tree", "version=v4", f"num_class={num_outputs}", f"num_tree_per_iteration={num_outputs}"]
+    lines += ["label_index=0", f"max_feature_idx={num_features - 1}"]
+    lines.append("feature_names=" + " ".join(f"Column_{place}" for place in range(num_features)))
+    lines += ["feature_infos=" + " ".join(["none"] * num_features), ""]
+    for number, part in enumerate(parts):
+        fields = dict(line.split("=", 1) for line in part.split("\n") if "=" in line)
+        lines += [f"Tree={number}", *_checked_tree(fields, num_features), "", ""]
+    return "\n".join([*lines, "end of trees", ""])
+
+
+def _checked_tree(fields: Mapping[str, str], num_features: int) -> list[str]:
+    """Returns the lines of one tree: each of its splits and leaves is reached on one way, and names what exists."""
+    leaf = _numbers(fields, "leaf_value", np.float64)
+    feature, decision, left, right = (
+        _numbers(fields, name, np.int64)
+        for name in ("split_feature", "decision_type", "left_child", "right_child")
+    )
+    threshold, count = _numbers(fields, "threshold", np.float64), len(leaf) - 1
+    gain = _numbers(fields, "split_gain", np.float64)  # no prediction needs it; it tells which columns matter
+    boundary, words = (_numbers(fields, name, np.int64) for name in ("cat_boundaries", "cat_threshold"))
+    place, num_sets = np.arange(count), max(0, len(boundary) - 1)
+    below = np.concatenate([left, right])
+    by_set = threshold[decision % 2 == 1] if len(decision) == len(threshold) else threshold
+    is_right = (
+        len(leaf) > 0
+        and fields.get("is_linear", "0") == "0"
+        and {len(feature), len(decision), len(left), len(right), len(threshold)} == {count}
+        and np.isfinite(leaf).all() and not np.isnan(threshold).any()
+        and ((feature >= 0) & (feature < num_features)).all()
+        and ((decision >= 0) & (decision < _MOST_DECISIONS)).all()
+        and sorted(below.tolist()) == [*range(-len(leaf), 0 if count else -1), *range(1, count)]
+        and all(((side < 0) | (side > place)).all() for side in (left, right))  # no way leads back
+        and (by_set == np.floor(by_set)).all() and ((by_set >= 0) & (by_set < num_sets)).all()
+        and (not num_sets or boundary[0] == 0) and (np.diff(boundary) >= 0).all()
+        and (boundary[-1] if num_sets else 0) == len(words)
+        and ((words >= 0) & (words < 2**32)).all()
+    )  # fmt: skip
+    if not is_right:
+        raise ValueError("a tree whose splits and leaves do not fit together")
+    lines = [f"num_leaves={len(leaf)}", f"num_cat={num_sets}"]
+    if count:
+        lines += [
+            _line("split_feature", feature),
+            _line("split_gain", gain if len(gain) == count and np.isfinite(gain).all() else np.zeros(count)),
+            _line("threshold", threshold),
+            _line("decision_type", decision),
+        ]
+        lines += [_line("left_child", left), _line("right_child", right)]
+    lines.append(_line("leaf_value", leaf))
+    if num_sets:
+        lines += [_line("cat_boundaries", boundary), _line("cat_threshold", words)]
+    return [*lines, "is_linear=0", "shrinkage=1"]
+
+
+def _numbers(fields: Mapping[str, str], name: str, kind: type) -> NDArray[np.int64 | np.float64]:
+    return np.array([kind(word) for word in fields.get(name, "").split()], kind)
+
+
+def _line(name: str, values: NDArray[np.int64 | np.float64]) -> str:
+    return f"{name}=" + " ".join(
+        f"{value:.17g}" if values.dtype.kind == "f" else str(value) for value in values
+    )

@@ -17,7 +17,7 @@ import yaml
 from numpy.typing import NDArray
 
 from quartet.causal import visible
-from quartet.database.columns import is_text
+from quartet.database.columns import canonical, is_text
 from quartet.database.inference.infer import infer
 from quartet.database.inference.inherit import inherit_times
 from quartet.database.readers.folder import as_csv_reads
@@ -44,12 +44,12 @@ def read_differently(database: Database, upto: int) -> list[Finding]:
         whole[name] = table.data.drop_columns(made)
         part[name] = whole[name].filter(pa.array(_rows_known(table, upto)))
         for column in _typed_by_cells(database, table):
-            cells = as_csv_reads(part[name][column])
+            cells = canonical(pa.table({column: as_csv_reads(part[name][column])}))[column]
             if not is_text(cells.type) and not pa.types.is_null(cells.type):
                 part[name] = part[name].set_column(part[name].column_names.index(column), column, cells)
                 kind = "time" if pa.types.is_temporal(cells.type) else "number"
                 told = "unused" if column in _keys(table.schema) or pa.types.is_boolean(cells.type) else kind
-                what = f"{name}.{column} would be {cells.type} {when}, and is text by all rows"
+                what = f"{name}.{column} would hold no text {when}, but {cells.type}, and is text by all rows"
                 findings.append(_finding(name, f"{name}.{column}", what, kinds={column: told}))
     if all(table.schema.settled >= FACTS for table in database.tables.values()):
         return findings

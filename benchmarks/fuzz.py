@@ -39,9 +39,10 @@ Write = Callable[[Path, Any], Input]
 # --- what may stand in a place ------------------------------------------------------------------------
 
 TEXTS = st.one_of(
-    st.sampled_from(["", " ", "abc", "0", "-1", "1e9", "nan", "inf", "None", "true", "2023-09-01", "2023-13-45", "1 ns",
-                     "10 days", "-3 days", "0 days", "99999999999 days", "P1Y", "customers", "orders", "customer", "bought",
-                     "timestamp", "churned", "../../x", "/etc/passwd", "a\0b", "\ud800", "é", "x" * 300, "[[", "{{", "*", "&a"]),
+    st.sampled_from(["", " ", "abc", "0", "-1", "1e9", "nan", "inf", "None", "true", "2023-09-01", "2023-13-45",
+                     "1 ns", "10 days", "-3 days", "0 days", "99999999999 days", "P1Y", "customers", "orders",
+                     "customer", "bought", "timestamp", "churned", "../../x", "/etc/passwd", "a\0b", "\ud800", "é",
+                     "x" * 300, "[[", "{{", "*", "&a"]),
     st.text(max_size=8),
 )  # fmt: skip
 NUMBERS = st.one_of(
@@ -90,7 +91,8 @@ TYPES = st.sampled_from(
 )
 CELLS = st.one_of(
     st.sampled_from(["", "1", "0", "-7", "1.5", "nan", "inf", "1e400", "C00", "C01", "C02", "2023-05-01", "2023-09-20",
-                     "2023-09-20T10:00:00+02:00", "2023-02-30", "1700000000", "007", "0x1F", "true", "NULL", '"', '"a,b"', "[1]"]),
+                     "2023-09-20T10:00:00+02:00", "2023-02-30", "1700000000", "007", "0x1F", "true", "NULL", '"',
+                     '"a,b"', "[1]"]),
     st.text(max_size=4),
 )  # fmt: skip
 LABELS = [
@@ -138,7 +140,10 @@ LABELS = [
         "random()",
     ),
 ]
-TIMES = ["t.timestamp", "o.bought", "t.timestamp::DATE", "t.timestamp::TIMESTAMPTZ", "'x'", "1", "NULL", "t.timestamp::VARCHAR"]  # fmt: skip
+TIMES = [
+    *("t.timestamp", "o.bought", "t.timestamp::DATE", "t.timestamp::TIMESTAMPTZ", "'x'", "1", "NULL"),
+    "t.timestamp::VARCHAR",
+]
 ENTITIES = [
     "o.customer",
     "'C00'",
@@ -162,7 +167,10 @@ FROM = [
         "timestamps t JOIN customers o ON true",
     ),
 ]
-ENDS = ["", "LIMIT 0", "LIMIT 3", "GROUP BY ALL", "WHERE false", "ORDER BY 1", ";", "; SELECT 1", "UNION ALL SELECT 1, 2, 3", "--"]  # fmt: skip
+ENDS = [
+    *("", "LIMIT 0", "LIMIT 3", "GROUP BY ALL", "WHERE false", "ORDER BY 1", ";", "; SELECT 1", "--"),
+    "UNION ALL SELECT 1, 2, 3",
+]
 
 
 @st.composite
@@ -287,23 +295,31 @@ SETTINGS = st.builds(
     SCALARS,
 )
 RUN_FILES = ["recipe.json", "task.json", "environment.json", "model/checksums.json", "model/model.json"]
+RUN_KEYS = ["any", "name", "type", "classes", "width", "epochs", "source", "architecture", "spec", "files"]
+TASKS = st.dictionaries(
+    st.sampled_from(WORDS), VALUES | st.just("absent") | KINDS | TYPES, min_size=1, max_size=3
+)
+SCHEMAS = st.dictionaries(st.sampled_from(TABLE_WORDS), VALUES, max_size=3)
+ENDINGS = st.sampled_from(["csv"] * 4 + ["parquet", "csv.gz", "txt"])
 INPUTS: dict[str, tuple[Write, st.SearchStrategy[Any]]] = {
-    "yaml": (from_yaml, st.tuples(
-        st.dictionaries(st.sampled_from(WORDS), VALUES | st.just("absent") | KINDS | TYPES, min_size=1, max_size=3), NOISE)),
+    "yaml": (from_yaml, st.tuples(TASKS, NOISE)),
     "sql": (from_sql, st.tuples(sqls(), TYPES)),
-    "labels": (from_labels, st.tuples(grids(), TYPES, st.sampled_from(["csv"] * 4 + ["parquet", "csv.gz", "txt"]))),
+    "labels": (from_labels, st.tuples(grids(), TYPES, ENDINGS)),
     "tables": (from_tables, st.lists(grids(), min_size=1, max_size=3)),
-    "schema": (from_schema, st.tuples(
-        st.dictionaries(st.sampled_from(TABLE_WORDS), VALUES, max_size=3), st.dictionaries(TEXTS, VALUES, max_size=1), NOISE)),
+    "schema": (from_schema, st.tuples(SCHEMAS, st.dictionaries(TEXTS, VALUES, max_size=1), NOISE)),
     "settings": (from_settings, st.lists(SETTINGS, min_size=1, max_size=2)),
-    "run": (from_run, st.tuples(st.sampled_from(RUN_FILES), st.sampled_from(
-        ["any", "name", "type", "classes", "width", "epochs", "source", "horizon", "architecture", "spec", "files"]), VALUES, st.booleans())),
-}  # fmt: skip
+    "run": (
+        from_run,
+        st.tuples(st.sampled_from(RUN_FILES), st.sampled_from(RUN_KEYS), VALUES, st.booleans()),
+    ),
+}
 
 
-def prepared(folder: Path) -> Path:
+def prepared(folder: Path, with_run: bool = True) -> Path:
     """Returns the folder with a shop and a run of a small model in it."""
     write_shop(folder / "shop")
+    if not with_run:
+        return folder
     task, runs = folder / "churn.yaml", folder / "made"
     done = run("train", folder / "shop", task, "--model", "lightgbm", "--runs", runs)
     assert done.returncode == 0, done.stderr
@@ -367,7 +383,7 @@ def main() -> int:
     grid = Table("input", "tried", "accepted", "refused", "tracebacks", "hangs", "seconds")
     total: Counter[int] = Counter()
     with tempfile.TemporaryDirectory() as place:
-        folder = prepared(Path(place))
+        folder = prepared(Path(place), "run" in kinds)
         for number, kind in enumerate(kinds):
             share = options.count * (number + 1) // len(kinds) - options.count * number // len(kinds)
             begin = time.perf_counter()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import sys
 import tomllib
 from collections.abc import Mapping
 from dataclasses import Field, asdict, dataclass, field, fields, replace
@@ -59,7 +60,8 @@ def _setting(default: Any, meaning: str, is_right: Any, fix: str, allowed: tuple
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return is_number and abs(value) <= sys.float_info.max  # type: ignore[arg-type]
 
 
 class _Settings:
@@ -84,7 +86,9 @@ def _is_optional(each: Field[Any]) -> bool:
     return "None" in str(each.type)
 
 
-def _check_branches(branches: tuple[str, ...]) -> None:
+def _check_branches(branches: object) -> None:
+    if not isinstance(branches, tuple) or not all(isinstance(name, str) for name in branches):
+        raise UsageError("C02", f"branches is {branches!r}", f"give some of {', '.join(BRANCHES)}")
     for name in sorted(set(branches) - set(BRANCHES)):
         raise UsageError("C02", f'there is no branch "{name}"' + did_you_mean(name, BRANCHES))
 
@@ -159,7 +163,7 @@ class ModelConfig(_Settings):
     """
 
     architecture: str = _setting(
-        "quartet", "which model", lambda v: v in MODELS, f"say one of {', '.join(MODELS)}"
+        "quartet", "which model", lambda v: v in tuple(MODELS), f"say one of {', '.join(MODELS)}"
     )
     width: int = _whole(512, "d: numbers of a token")
     heads: int = _whole(4, "H: attention heads")
@@ -276,6 +280,9 @@ class Recipe(_Settings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        for part, kind in ((self.model, ModelConfig), (self.sampling, SamplingConfig)):
+            if not isinstance(part, kind):
+                raise UsageError("C02", f"a part of the recipe is {part!r}", f"give a {kind.__name__}")
         object.__setattr__(self, "sampling", self.model.sampling(self.sampling))
 
     @staticmethod
@@ -373,18 +380,20 @@ def changes_from_text(settings: list[str]) -> dict[str, Any]:
         name, sign, text = setting.partition("=")
         if not sign:
             raise UsageError("C01", f'"{setting}" is not of the form field=value')
-        changes[name.strip()] = _read_value(known.get(name.strip()), text.strip())
+        if name.strip() not in known:
+            raise UsageError("C01", f'unknown field "{name.strip()}" of a recipe{did_you_mean(name, known)}')
+        changes[name.strip()] = _read_value(known[name.strip()], text.strip())
     return changes
 
 
-def _read_value(each: Field[Any] | None, text: str) -> Any:
+def _read_value(each: Field[Any], text: str) -> Any:
     """Returns a setting from text: a choice, a list, none, true or false, a number, or the text itself."""
-    if each is not None and each.name == "branches":
+    if each.name == "branches":
         return tuple(filter(None, (part.strip() for part in text.split(","))))
-    for allowed in () if each is None else each.metadata["allowed"]:
+    for allowed in each.metadata["allowed"]:
         if text.lower() == str(allowed).lower():
             return allowed
-    if text.lower() in (_NONE, "null", "") and each is not None and _is_optional(each):
+    if text.lower() in (_NONE, "null", "") and _is_optional(each):
         return None
     for read in (int, float):
         try:
@@ -401,7 +410,7 @@ def _read_file(name: str) -> dict[str, Any]:
         raise UsageError(
             "C01", f'there is no recipe "{name}"', f"name a .toml file, or one of {', '.join(PRESETS)}"
         ) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:
         raise UsageError("C02", f'"{name}" is not TOML: {error}', "correct it there") from None
 
 

@@ -111,7 +111,7 @@ def test_a_bad_value_is_refused_with_the_field_and_its_own_fix(name: str) -> Non
         ({"train_fraction": 1.5}, "C02] train_fraction is 1.5"),
         ({"schedule": "linear"}, "C02] schedule is 'linear'. Fix: say one of constant, cosine"),
         ({"validation_seeds": 0}, "C02] validation_seeds is 0"),
-        ({"protocol": "thawed"}, "C02] protocol is 'thawed'. Fix: say one of frozen, rolling"),
+        ({"protocol": "thawed"}, "C02] protocol is 'thawed'. Fix: say one of auto, frozen, rolling"),
         ({"collab_hops": 3}, "C02] collab_hops is 3. Fix: say one of 2, 4"),
         ({"past_labels": "yes"}, "C02] past_labels is 'yes'. Fix: say true or false"),
         ({"architecture": "gat"}, "C02] architecture is 'gat'. Fix: say one of quartet"),

@@ -24,6 +24,10 @@ SchemaFile = Annotated[
 TaskName = Annotated[
     str, typer.Argument(metavar="TASK", help="A task stored with the database, or a task's YAML file.")
 ]
+DropEarly = Annotated[
+    bool,
+    typer.Option(help="Leave out seeds whose entity is newer than the asked time, instead of failing."),
+]
 PastLabels = Annotated[
     bool,
     typer.Option("--past-labels", help="Let the model see labels that are already known, as rows of the database."),

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from quartet.cli.options import SchemaFile, Source, TaskName, open_database
+from quartet.cli.options import DropEarly, SchemaFile, Source, TaskName, open_database
 
 
 def task(
@@ -16,10 +16,7 @@ def task(
     regenerate: Annotated[
         bool, typer.Option(help="Make the labels again from the database instead of reading stored ones.")
     ] = False,
-    drop_early: Annotated[
-        bool,
-        typer.Option(help="Leave out seeds whose entity is newer than the asked time, instead of failing."),
-    ] = False,
+    drop_early: DropEarly = False,
 ) -> None:
     """Show a task: rows and labels of each split, seeds without history, and what looks like a leak."""
     database = open_database(source, schema)

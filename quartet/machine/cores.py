@@ -31,4 +31,4 @@ def use_threads(wanted: int | None = None, num_sharing: int = 1) -> None:
     if wanted is not None and wanted < 1:
         raise UsageError("C02", f"threads is {wanted}", "give a whole number above 0")
     if wanted or num_sharing > 1 or "OMP_NUM_THREADS" not in os.environ:
-        torch.set_num_threads(wanted or max(1, free_cores() // num_sharing))
+        torch.set_num_threads(int(wanted or 0) or max(1, free_cores() // num_sharing))

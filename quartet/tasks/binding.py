@@ -58,7 +58,8 @@ def to_seeds(
     if early.any():
         text = f"{where}: {early_text(entity, rows, times, early)}"
         if on_early_seed == "error":
-            raise TimeError("T05", text, 'correct the task, or load it with on_early_seed="drop"')
+            fix = 'correct the task, or leave them out: --drop-early, in Python on_early_seed="drop"'
+            raise TimeError("T05", text, fix)
         findings.append(warning("T05", where, f"{text}; left out", int(early.sum())))
         seeds = seeds.select(~early)
     return seeds, findings

@@ -112,6 +112,24 @@ def test_errors_are_told_however_quiet(option: list[str]) -> None:
     assert ("Traceback" in done.stderr) is (option == ["-v"])
 
 
+def test_what_nobody_foresaw_is_one_line_and_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise KeyError("x\ny")
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr("quartet.cli.inspect.open_database", fail)
+    done = run("inspect", "x")
+    found = re.fullmatch(
+        r"error\[X01\] quartet itself failed: KeyError: 'x\\ny'\. Fix: .* in (.*)\n", done.stderr
+    )
+    assert done.returncode == 70
+    assert found
+    file = Path(found[1])
+    assert file.parent == tmp_path / "quartet" / "errors"
+    assert (file.stat().st_mode & 0o77, file.parent.stat().st_mode & 0o77) == (0, 0)
+    assert file.read_text().startswith("Traceback")
+
+
 @pytest.mark.parametrize("words", [["inspekt", "x"], ["inspect"], ["inspect", "x", "--no-such-option"]])
 def test_a_call_that_is_no_call_is_a_usage_error(words: list[str]) -> None:
     done = run(*words)

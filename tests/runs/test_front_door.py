@@ -252,3 +252,33 @@ def test_what_cannot_be_loaded_or_joined_is_refused(
     for model in (3, None):
         with pytest.raises(UsageError):
             q.Ensemble(models["quartet"], model)  # type: ignore[arg-type]
+
+
+def test_odd_values_are_refused(db: q.Database, models: dict[str, q.TrainedModel], tmp_path: Path) -> None:
+    model, task = models["lightgbm"], models["lightgbm"].task
+    live = model.on(db, listener=Heard())
+    scores = live.predict(["C17"])
+    odd: list[Callable[[], object]] = [
+        lambda: live.predict([10**40]),
+        lambda: scores.write(5),  # type: ignore[arg-type]
+        lambda: scores.write("a\0b.csv"),
+        lambda: q.fit(task, runs=None),  # type: ignore[arg-type]
+        lambda: q.fit(task, runs="a\0b"),
+        lambda: q.fit(task, resume="a\0b"),
+        lambda: q.fit(task, cache="a\0b", runs=tmp_path),
+        lambda: q.fit(task, preset="a\0b.toml", runs=tmp_path),
+        lambda: q.fit(task, listener="x", runs=tmp_path),  # type: ignore[arg-type]
+        lambda: q.fit(task, branches=5, runs=tmp_path),
+        lambda: q.fit(task, learning_rate=10**400, runs=tmp_path),
+        lambda: q.fit(task, architecture=[], runs=tmp_path),
+        lambda: model.evaluate(listener="x"),  # type: ignore[arg-type]
+        lambda: model.on(db, listener="x"),  # type: ignore[arg-type]
+        lambda: q.load("a\0b"),
+        lambda: q.Recipe(model=5),  # type: ignore[arg-type]
+        lambda: q.Recipe(sampling=5),  # type: ignore[arg-type]
+        lambda: db[[]],  # type: ignore[index]
+    ]
+    for attempt in odd:
+        with pytest.raises(q.errors.QuartetError):
+            attempt()
+    assert list(tmp_path.iterdir()) == []

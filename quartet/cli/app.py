@@ -10,7 +10,19 @@ from typing import Annotated
 
 import typer
 
-from quartet.cli import convert, evaluate, inspect, predict, recipe, sample, submit, task, train, tune
+from quartet.cli import (
+    convert,
+    evaluate,
+    inspect,
+    leakcheck,
+    predict,
+    recipe,
+    sample,
+    submit,
+    task,
+    train,
+    tune,
+)
 from quartet.cli.study import study
 from quartet.errors import InternalError, QuartetError, UsageError, printable
 
@@ -26,7 +38,7 @@ app = typer.Typer(
         "`--write-schema FILE` writes it down for you to correct, `--schema FILE` reads your corrections."
     ),
 )
-for _verb in (inspect, task, train, evaluate, predict, sample, convert, recipe, tune, submit):
+for _verb in (inspect, task, leakcheck, train, evaluate, predict, sample, convert, recipe, tune, submit):
     app.command()(getattr(_verb, _verb.__name__.rpartition(".")[2]))
 app.add_typer(study, name="study")
 

@@ -42,6 +42,7 @@ class LateColumn:
     count: int  # rows that show it
     is_sure: bool
     available_at: bool  # whether the column is a date by which the row could be dated
+    is_link: bool  # whether it is part of a foreign key
 
     @property
     def finding(self) -> Finding:
@@ -66,7 +67,8 @@ def late_columns(database: Database) -> list[LateColumn]:
         settled = {*table.primary_key, *filter(None, (table.schema.available_at,))}
         settled |= {table.schema.time.column} if table.schema.time else set()
         for name in table.data.column_names:
-            if name in settled or table.schema.kinds.get(name) == "unused":
+            is_link = any(name in fk.columns for fk in table.schema.foreign_keys)
+            if name in settled or (table.schema.kinds.get(name) == "unused" and not is_link):
                 continue
             late = _late_dates(table, name, known, dated, end)
             empty = _empty_lately(table.data[name], known, dated) if table.is_timed else None
@@ -76,7 +78,7 @@ def late_columns(database: Database) -> list[LateColumn]:
                 found.append(
                     LateColumn(
                         table.name, name, ", and ".join(reasons), count or (empty[0] if empty else 0),
-                        is_sure or empty is not None, late is not None and table.is_timed,
+                        is_sure or empty is not None, late is not None and table.is_timed, is_link,
                     )
                 )  # fmt: skip
     return found

@@ -97,7 +97,7 @@ def tell_alone(task: Task) -> tuple[list[Told], float]:
             told += [
                 one
                 for one in _told_by(seen, name, times, target, is_binary)
-                if not is_given or one.strength > _CERTAIN or one.words.startswith("the days")
+                if not is_given or one.strength > _CERTAIN or one.words.startswith("the time")
             ]
     best: dict[tuple[str, str], Told] = {}
     for one in sorted(told, reverse=True):
@@ -155,7 +155,7 @@ def _told_by(
     date = np.where(has_row, dates[seen.rows], NEVER)
     for words, since in (("t", times), ("its row", np.where(has_row, table.known_at[seen.rows], STATIC))):
         days = np.where((date == NEVER) | (since == STATIC), -np.inf, -_days(since, date))
-        yield Told(strength(days, target, is_binary), f'the days from {words} to "{where}"', table.name, name)
+        yield Told(strength(days, target, is_binary), f'the time from {words} to "{where}"', table.name, name)
 
 
 def _days(times: NDArray[np.int64], known: NDArray[np.int64]) -> _Floats:

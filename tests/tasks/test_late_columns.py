@@ -12,9 +12,8 @@ import pyarrow as pa
 import pytest
 import yaml
 
-from quartet.database import FACTS, Database, ForeignKey, TableSchema, TimeColumn, late_columns
+from quartet.database import FACTS, Database, ForeignKey, TableSchema, TimeColumn, late_columns, schema_yaml
 from quartet.database.schema import Schema
-from quartet.features import schema_yaml
 from quartet.tasks import Task
 from tests.tasks.orders import CLEAN, PLANTED, RNG, dates, orders, returns
 from tests.tasks.small import DAY
@@ -89,14 +88,15 @@ def test_a_date_of_a_row_that_is_always_known() -> None:
 
 
 def test_the_written_schema_offers_the_fix_as_a_comment() -> None:
-    database = orders(**CLEAN, shipped=PLANTED["shipped"])
+    database = orders(**CLEAN, shipped=PLANTED["shipped"], invoice=PLANTED["invoice"])
     text = schema_yaml(database)
-    line = next(line for line in text.splitlines() if "shipped" in line)
-    assert line.strip().startswith("# kinds: {shipped: unused}  # filled in later")
-    assert "available_at: shipped" in line
-    fixed = Schema.from_dict(
-        {"tables": {"orders": yaml.safe_load(line.strip().removeprefix("# ").split("  #")[0])}}
+    shipped, invoice, kinds = (
+        line.strip() for line in text.splitlines() if "is filled in later" in line or "unused" in line
     )
-    said = database.schema.corrected_by(fixed)
+    assert shipped.startswith("# shipped is filled in later (100% of its ")
+    assert shipped.endswith("hide it by the line below, or set available_at: shipped for the whole row")
+    assert invoice.endswith("delete its line under fkeys")
+    fixed = Schema.from_dict({"tables": {"orders": yaml.safe_load(kinds.removeprefix("# "))}})
     raw = {name: table.data for name, table in database.tables.items()}
-    assert late_columns(Database.build(raw, said)) == []
+    left = late_columns(Database.build(raw, database.schema.corrected_by(fixed)))
+    assert [column.column for column in left] == ["invoice"]

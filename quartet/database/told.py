@@ -54,6 +54,11 @@ def _readable(where: str, cells: pa.ChunkedArray, kind: str) -> tuple[pa.Chunked
     text = pc.if_else(pc.is_in(text, _EMPTY), None, text)
     fits = pc.match_substring_regex(text, _NUMBER) if kind == "number" else is_iso(text)
     odd = text.filter(pc.invert(fits))
-    what = f"{where} is told to be {kind}: {len(odd):,} cells cannot be read so and are missing"
+    cells_are = (
+        "1 cell cannot be read so and is"
+        if len(odd) == 1
+        else f"{len(odd):,} cells cannot be read so and are"
+    )
+    what = f"{where} is told to be {kind}: {cells_are} missing"
     finding = warning("V12", where, f"{what} {examples(pc.unique(odd).to_pylist())}", len(odd))
     return pc.if_else(fits, text, None), [finding] if len(odd) else []

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from quartet.cli.options import DeviceName, Json, ProtocolName, SchemaFile, open_database
+from quartet.cli.options import DeviceName, Json, ProtocolName, SchemaFile
 
 
 def evaluate(
@@ -35,7 +35,7 @@ def evaluate(
     from quartet.runs import load
 
     model = load(*runs)
-    task = model.record.reopen(open_database(source or model.record.where(), schema))
+    task = model.record.reopen(model.record.open(source, schema))
     evaluation = model.evaluate(task, split=split, protocol=protocol, device=device)
     if json:
         from json import dumps

@@ -22,9 +22,9 @@ def inspect(
     """Show the tables, keys, links, times and problems of a database, and what was inferred."""
     database = open_database(source, schema)
     from quartet.cli.views.database import database_view
-    from quartet.database import hide_passwords
+    from quartet.database import hide_passwords, schema_yaml
     from quartet.drawing import console, say
-    from quartet.features import describe, schema_yaml
+    from quartet.features import describe
 
     if json:
         from json import dumps

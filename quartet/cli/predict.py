@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from quartet.cli.options import DeviceName, SchemaFile, Source, Threads, open_database
+from quartet.cli.options import DeviceName, SchemaFile, Source, Threads
 from quartet.errors import UsageError
 
 
@@ -51,7 +51,8 @@ def predict(
         prediction_writer(out)  # a kind of file that cannot be written is refused before the work
     use_threads(threads)
     known = None if labels is None else read_labels(labels)
-    live = load(model, *(also or ())).on(open_database(source, schema), labels=known, device=device)
+    trained = load(model, *(also or ()))
+    live = trained.on(trained.record.open(source, schema), labels=known, device=device)
     scores = live.predict(_entities(entities), at)
     if out is None:
         console().print(predictions_grid(scores.table))

@@ -7,7 +7,7 @@ from quartet.database.inference.evidence import Possible
 from quartet.database.inference.hindsight import read_differently
 from quartet.database.inference.names import singular, split, word_set
 from quartet.database.keys import NO_SUCH_KEY, KeyColumn, KeyMap
-from quartet.database.late import LateColumn, dates_of, late_columns
+from quartet.database.late import dates_of, late_columns
 from quartet.database.plain_yaml import read_yaml
 from quartet.database.readers.address import hide_passwords
 from quartet.database.readers.read import read_table
@@ -20,9 +20,9 @@ from quartet.database.schema import (
     Schema,
     TableSchema,
     TimeColumn,
-    quoted,
 )
 from quartet.database.table import Table
+from quartet.database.written import schema_facts, schema_yaml
 
 __all__ = [
     "COLUMN_KINDS",
@@ -32,7 +32,6 @@ __all__ = [
     "ForeignKey",
     "KeyColumn",
     "KeyMap",
-    "LateColumn",
     "Origin",
     "Possible",
     "Relation",
@@ -49,11 +48,12 @@ __all__ = [
     "is_plain",
     "late_columns",
     "mix",
-    "quoted",
     "read_differently",
     "read_table",
     "read_yaml",
     "salt_of",
+    "schema_facts",
+    "schema_yaml",
     "singular",
     "split",
     "word_set",

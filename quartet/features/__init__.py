@@ -2,7 +2,7 @@
 
 from quartet.features.aggregates import CODE, RelationalColumns, SeedColumns
 from quartet.features.arrays import CALENDAR, Bags, TableFeatures, TableLayout, rows_of
-from quartet.features.describe import describe, schema_yaml
+from quartet.features.describe import describe
 from quartet.features.kinds import ColumnKind, inspected_kinds
 from quartet.features.statistics import FeatureStatistics
 from quartet.features.table import FeatureTable
@@ -23,5 +23,4 @@ __all__ = [
     "describe",
     "inspected_kinds",
     "rows_of",
-    "schema_yaml",
 ]

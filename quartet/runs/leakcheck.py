@@ -126,8 +126,8 @@ def leakcheck(
             else:
                 for subject, what in {**before, **seen}:
                     where = f"{what} at {show_instant(time)}, with later rows {world.name}"
-                    values = (told.get((subject, what)) for told in (before, seen))
-                    report.outcome(subject, world.name).compare(*values, where, show)
+                    one, other = before.get((subject, what)), seen.get((subject, what))
+                    report.outcome(subject, world.name).compare(one, other, where, show)
         listener.progress("times", place + 1, len(report.times))
     return report
 
@@ -145,17 +145,20 @@ def _box(task: Task) -> list[Checkpoint]:
         model = kind.new(data, recipe) if hasattr(kind, "new") else kind.fit(data).model
         model = model.eval() if hasattr(model, "eval") else model
         found.append(
-            Checkpoint(model, recipe, data.output, data.features.statistics, TaskRecord.of(task), 0, 0.0, None)
+            Checkpoint(
+                model, recipe, data.output, data.features.statistics, TaskRecord.of(task), 0, 0.0, None
+            )
         )
     return found
 
 
-def _asked(
-    task: Task, seeds: Sequence[Seeds], time: int, num_seeds: int, rng: np.random.Generator
-) -> _Rows:
+def _asked(task: Task, seeds: Sequence[Seeds], time: int, num_seeds: int, rng: np.random.Generator) -> _Rows:
     """Returns the entities to ask about: those of the task at that time, and others that exist by then."""
     table = task.full_database[task.spec.entity_table]
-    own = np.concatenate([each.node[each.time == time] for each in seeds]) - task.full_database.offsets[table.name]
+    own = (
+        np.concatenate([each.node[each.time == time] for each in seeds])
+        - task.full_database.offsets[table.name]
+    )
     others = np.setdiff1d(np.flatnonzero(visible(table.known_at, time)), own)
     chosen = np.concatenate([rng.permutation(own), rng.permutation(others)])[:num_seeds]
     return np.sort(chosen)
@@ -184,7 +187,8 @@ def _scrambled(table: Table, time: int, rng: np.random.Generator) -> Table:
     """Returns the table with the cells of its rows after a time mixed up, column by column; keys stay keys."""
     late = np.flatnonzero(~visible(table.known_at, time))
     own_time = {table.schema.time.column, table.schema.available_at} if table.schema.time else set()
-    together = {**dict.fromkeys(own_time, "time"), **dict.fromkeys(table.primary_key, "key")}
+    together: dict[str | None, str] = dict.fromkeys(own_time, "time")
+    together |= dict.fromkeys(table.primary_key, "key")
     orders: dict[str, _Rows] = {}
 
     def order(column: str) -> _Rows:
@@ -246,7 +250,9 @@ def _look(
         labels = labels_at(spec, world.database, np.array([last]), None)
         told = zip(labels[spec.entity_col].to_pylist(), labels[spec.target_col].to_pylist(), strict=True)
         for entity, label in told:
-            seen["labels", f"{spec.entity_table} {entity}"] = sorted(label) if isinstance(label, list) else label
+            seen["labels", f"{spec.entity_table} {entity}"] = (
+                sorted(label) if isinstance(label, list) else label
+            )
     features = FeatureTable.fit(shown, time)
     for learned in features.statistics.to_dict()["tables"]:
         for column in learned["columns"]:

@@ -93,7 +93,7 @@ class TrainedModel:
     def task(self) -> Task:
         """Returns the task the model was trained on, opened again where the model was loaded."""
         if self._task is None:
-            self._task = self.record.reopen(Database.load(self.record.where()))
+            self._task = self.record.reopen(self.record.open())
         return self._task
 
     def evaluate(

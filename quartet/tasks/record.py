@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
@@ -12,12 +13,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from quartet.causal import visible
-from quartet.database import Database, Table
+from quartet.database import Database, Table, schema_facts
 from quartet.errors import IntegrityError, SchemaError, UsageError
 from quartet.findings import note
 from quartet.listener import SILENT, Listener
-from quartet.tasks.past_labels import with_past_labels
 from quartet.tasks.binding import OnEarlySeed
+from quartet.tasks.past_labels import with_past_labels
 from quartet.tasks.spec import TaskSpec, TaskType
 from quartet.tasks.splits import Splits
 from quartet.tasks.task import Task
@@ -41,6 +42,7 @@ class TaskRecord:
     definition: tuple[tuple[str, str], ...]  # digests of what decides the labels, see `Task.definition`
     num_rows: tuple[tuple[str, int], ...]  # of each table
     last: int | None  # the time of the last row
+    schema: str  # keys, links and times by which the database was read, as JSON
     source: str = ""
     path: str = ""
     on_early_seed: OnEarlySeed = "error"
@@ -57,6 +59,7 @@ class TaskRecord:
             definition=tuple(task.definition.items()),
             num_rows=tuple((name, table.num_rows) for name, table in task.full_database.tables.items()),
             last=task.full_database.span[1] if task.full_database.span else None,
+            schema=json.dumps(schema_facts(task.full_database)),
             source=_absolute(task.full_database.location),
             path=_absolute(task.path) if task.path.endswith((".yaml", ".yml")) else task.path,
             on_early_seed=task.on_early_seed,
@@ -103,6 +106,13 @@ class TaskRecord:
                 "name it: model.evaluate(task), or on the command line --source",
             )
         return self.source
+
+    def open(self, source: object = None, schema: Path | None = None) -> Database:
+        """Opens the database of training, or another source, by the keys, links and times of training.
+
+        So a database that has grown is read as it was. `schema` is read instead where it is given.
+        """
+        return Database.load(self.where() if source is None else source, schema or json.loads(self.schema))
 
     def reopen(self, database: Database) -> Task:
         """Returns the task over a database: loaded again by its path, or bound again by its definition."""

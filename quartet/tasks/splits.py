@@ -8,6 +8,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from quartet.causal import visible
 from quartet.errors import TimeError
 from quartet.times import DAY, show_instant, show_length
 
@@ -102,7 +103,10 @@ def past_label_times(
 
     def before(cut_off: int, begin: int) -> list[NDArray[np.int64]]:
         known, waiting = cut_off - lag, known_after // horizon * horizon
-        return [_steps(known, begin, -horizon)[::-1], _steps(max(known + horizon, begin), known + waiting, horizon)]
+        return [
+            _steps(known, begin, -horizon)[::-1],
+            _steps(max(known + horizon, begin), known + waiting, horizon),
+        ]
 
     val, test = _steps(splits.val, last_val, horizon), _steps(splits.test, upto, horizon)
     times = np.concatenate([*before(splits.val, first), val, *before(splits.test, gap), test])
@@ -125,7 +129,7 @@ def split_of_labels(time: NDArray[np.int64], lag: int, splits: Splits) -> dict[S
     """
     known_at = time + lag
     if lag:
-        val, test = (time >= splits.val) & (known_at <= splits.test), time >= splits.test
+        val, test = (time >= splits.val) & visible(known_at, splits.test), time >= splits.test
     else:  # a label that is known at its own time: RelBench's convention for autocomplete
         val, test = (time > splits.val) & (time <= splits.test), time > splits.test
-    return {"train": known_at <= splits.val, "val": val, "test": test}
+    return {"train": visible(known_at, splits.val), "val": val, "test": test}

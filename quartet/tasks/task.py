@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
@@ -186,7 +186,7 @@ class Task:
 
     @cached_property
     def definition(self) -> dict[str, str]:
-        """Returns a short digest of each part of all that decides the labels: two tasks with equal ones are the same."""
+        """A short digest of each part of all that decides the labels: tasks with equal ones are the same."""
 
         def short(content: bytes) -> str:
             return hashlib.sha256(content).hexdigest()[:16]

@@ -11,10 +11,9 @@ import pyarrow as pa
 import pytest
 import yaml
 
-from quartet.database import Database
+from quartet.database import Database, schema_yaml
 from quartet.database.schema import CONFIRMED, Schema
 from quartet.errors import SchemaError, TimeError, UsageError
-from quartet.features import schema_yaml
 from quartet.findings import Level, counted
 from quartet.graph import TemporalGraph
 from quartet.times import NEVER, parse_instant

@@ -11,10 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quartet.database import FACTS, Database, ForeignKey, TableSchema, TimeColumn
+from quartet.database import FACTS, Database, ForeignKey, TableSchema, TimeColumn, schema_yaml
 from quartet.database.schema import CONFIRMED, DECLARED, Schema, inferred
 from quartet.errors import SchemaError
-from quartet.features import schema_yaml
 from tests import market
 
 

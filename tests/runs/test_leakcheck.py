@@ -17,8 +17,8 @@ from quartet.runs.checkpoint import Checkpoint
 from quartet.runs.leakcheck import _box, _worlds
 from quartet.tasks import Seeds, Task
 from quartet.training import View
-from tests.trained import invoke
 from tests.tasks.small import CHURN, small_shop, write_small_shop
+from tests.trained import invoke
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +37,11 @@ def test_nothing_after_a_time_changes_anything_at_it(task: Task, box: list[Check
     subjects = {subject for subject, _ in report.outcomes}
     assert {"labels", "features", "cells", "columns", "contexts"} < subjects
     assert {f"predictions of {model.recipe.model.architecture}" for model in box} < subjects
-    assert {experiment for _, experiment in report.outcomes} == {"taken away", "scrambled", "and more invented"}
+    assert {experiment for _, experiment in report.outcomes} == {
+        "taken away",
+        "scrambled",
+        "and more invented",
+    }
     assert all(outcome.compared for outcome in report.outcomes.values())
 
 
@@ -47,7 +51,7 @@ class Peeking:
     def to(self, device: str) -> None:
         pass
 
-    def logits(self, view: View, seeds: Seeds, listener: Any = None) -> NDArray[np.float64]:
+    def logits(self, view: View, seeds: Seeds, listener: Any = None) -> NDArray[np.float64]:  # noqa: ARG002
         return np.full((len(seeds), 1), view.database["orders"].data["amount"].to_numpy().sum())
 
 

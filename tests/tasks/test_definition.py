@@ -47,7 +47,9 @@ def test_labels_of_the_window_alone_are_clean() -> None:
     ],
 )
 def test_labels_that_look_past_their_window_are_refused(after: str, upto: str) -> None:
-    with pytest.raises(TaskError, match=r"L20\].*after their window of 10 days: without these, .* differ.*became"):
+    with pytest.raises(
+        TaskError, match=r"L20\].*after their window of 10 days: without these, .* differ.*became"
+    ):
         counting(after, upto).check()
 
 
@@ -89,7 +91,7 @@ def test_rows_that_are_late_make_no_label_unless_it_waits_for_them() -> None:
 
 
 def test_times_that_were_not_asked_are_refused() -> None:
-    sql = 'SELECT o.bought AS timestamp, o.customer, 1 AS churned FROM orders o, timestamps t GROUP BY ALL'
+    sql = "SELECT o.bought AS timestamp, o.customer, 1 AS churned FROM orders o, timestamps t GROUP BY ALL"
     with pytest.raises(TaskError, match=r"L22\].*rows at times that are no prediction times \(2023-01-0"):
         Task.from_sql(small_shop(), **(CHURN | {"sql": sql})).seeds("train")
 
@@ -109,7 +111,9 @@ def stored_shop(folder: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(("into", "of"), [("train", "test"), ("train", "val"), ("val", "test"), ("test", "train")])
+@pytest.mark.parametrize(
+    ("into", "of"), [("train", "test"), ("train", "val"), ("val", "test"), ("test", "train")]
+)
 def test_a_stored_split_holds_no_rows_of_another(into: str, of: str, tmp_path: Path) -> None:
     labels = stored_shop(tmp_path / "shop") / "tasks" / "churn"
     assert len(Task.load(Database.load(tmp_path / "shop"), "churn").seeds("train"))
@@ -164,7 +168,7 @@ def test_label_files_belong_to_the_definition(tmp_path: Path) -> None:
     rows = pq.read_table(labels)
     flipped = pa.array(1 - rows["churned"].to_numpy())
     pq.write_table(rows.set_column(rows.column_names.index("churned"), "churned", flipped), labels)
-    with pytest.raises(UsageError, match='has another val labels than that of runs/x'):
+    with pytest.raises(UsageError, match="has another val labels than that of runs/x"):
         record.check_same(TaskRecord.of(Task.load(Database.load(tmp_path / "shop"), "churn")), "runs/x")
 
 
@@ -181,14 +185,15 @@ def test_a_database_that_has_grown_is_read_as_it_was_then() -> None:
     task = Task.from_sql(shop, **CHURN)
     record = TaskRecord.of(task)
     later, orders, customers = shop.span[1] + DAY, shop["orders"].data, shop["customers"].data  # type: ignore[index]
-    new = pa.table(
-        [[10**6], ["C99"], pa.array([later], pa.timestamp("ns")), [1.0]], schema=orders.schema
-    )
+    new = pa.table([[10**6], ["C99"], pa.array([later], pa.timestamp("ns")), [1.0]], schema=orders.schema)
     old = pa.table([[10**6], ["C99"], pa.array([START], pa.timestamp("ns")), [1.0]], schema=orders.schema)
     guest = customers.slice(0, 1).set_column(0, "customer", pa.array(["C99"]))
 
     def grown(more: pa.Table) -> Task:
-        tables = {"customers": pa.concat_tables([customers, guest]), "orders": pa.concat_tables([orders, more])}
+        tables = {
+            "customers": pa.concat_tables([customers, guest]),
+            "orders": pa.concat_tables([orders, more]),
+        }
         return Task.from_sql(Database.build(tables, shop.schema), **CHURN)
 
     then = record.as_then(grown(new))

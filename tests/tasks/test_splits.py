@@ -130,7 +130,9 @@ def test_windows_of_past_labels(
             assert set(asked[asked + lag <= upto].tolist()) <= set(times.tolist())
     if past >= lag and splits.val <= upto:
         assert splits.val - lag in times
-    if late == 0 and max(past, room) >= horizon and splits.test <= upto:  # one has closed less than a horizon before
+    if (
+        late == 0 and max(past, room) >= horizon and splits.test <= upto
+    ):  # one has closed less than a horizon before
         assert splits.test - horizon < times[times + horizon <= splits.test].max() + horizon
     earlier = past_label_times(splits, horizon, windows, first, upto - room, late)
     assert earlier.tolist() == [time for time in times.tolist() if time + lag <= upto - room]

@@ -276,7 +276,7 @@ def test_seed_older_than_its_entity() -> None:
         external(shop, labels, **CUTS).seeds("train")
     assert str(caught.value) == (
         'error[T05] task "churn", train: 1 prediction rows ask about customers created after the asked time '
-        '(C07 created 2023-01-06, asked 2023-01-05). Fix: correct the task, or leave them out: '
+        "(C07 created 2023-01-06, asked 2023-01-05). Fix: correct the task, or leave them out: "
         '--drop-early, in Python on_early_seed="drop"'
     )
     task = external(shop, labels, on_early_seed="drop", **CUTS)
@@ -355,7 +355,9 @@ def test_rows_that_do_not_exist_at_the_cut_off_need_a_rolling_database(shop: Dat
     fill = Task.load(shop, {"kind": "autocomplete", "name": "fill", "task_type": "regression",
                             "entity_table": "orders", "target_col": "amount"})  # fmt: skip
     assert fill.under("auto").protocol == "rolling"
-    with pytest.raises(TimeError, match=r"T17\].*test seeds of task \"fill\" ask about orders that do not exist at"):
+    with pytest.raises(
+        TimeError, match=r"T17\].*test seeds of task \"fill\" ask about orders that do not exist at"
+    ):
         fill.under("frozen")
 
 

@@ -28,4 +28,4 @@ def leaks_view(report: LeakReport) -> RenderableType:
     moments = ", ".join(map(show_instant, report.times))
     told = cell(f"{report.num_seeds:,} seeds at {moments}: {report.num_differences:,} differences.", "bold")
     first = [cell(f"First: {report.first}", "red")] if report.first else []
-    return Group(grid, told, *first, Text(), findings_view(report.findings))
+    return Group(grid, told, *first, Text(), findings_view([*report.findings]))

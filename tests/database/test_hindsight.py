@@ -54,6 +54,11 @@ def late(table: str, **cells: Any) -> Callable[[dict[str, Rows]], None]:
     return lambda tables: tables[table][-1].update(cells)
 
 
+def many_empty(tables: dict[str, Rows]) -> None:
+    for row in tables["orders"][50:]:
+        row["ordered_at"] = ""
+
+
 def many_dangling(tables: dict[str, Rows]) -> None:
     for row in tables["orders"][50:]:
         row["customer_id"] += 1000
@@ -74,9 +79,19 @@ def many_dangling(tables: dict[str, Rows]) -> None:
         ),
         (late("orders", customer_id="?"), "orders.customer_id would hold no text"),
         (late("orders", ordered_at="unknown"), "the time of orders would be ordered_at"),
+        (many_empty, "the time of orders would be ordered_at"),
         (many_dangling, "orders.customer_id would point to customers"),
     ],
-    ids=["number", "number of a line", "date", "repeated key", "text in a link", "time", "dangling"],
+    ids=[
+        "number",
+        "number of a line",
+        "date",
+        "repeated key",
+        "text in a link",
+        "time",
+        "empty times",
+        "dangling",
+    ],
 )
 def test_the_advised_entry_mends_what_later_rows_change(
     change: Callable[[dict[str, Rows]], None], what: str, tmp_path: Path

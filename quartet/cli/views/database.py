@@ -11,7 +11,7 @@ from rich.table import Table as Grid
 from rich.text import Text
 from rich.tree import Tree
 
-from quartet.database import COLUMN_KINDS, Database, Origin, Relation, Table, late_columns
+from quartet.database import COLUMN_KINDS, Database, Origin, Relation, Table, TimeColumn, late_columns
 from quartet.drawing import cell, new_grid
 from quartet.features import ColumnKind, inspected_kinds
 from quartet.findings import Finding, Level
@@ -66,10 +66,14 @@ def _tables(database: Database) -> Grid:
             f"{table.num_rows:,}",
             cell(key or "none"),
             _how(table.schema.key_origin) if key else Text(),
-            cell(time.column + _span(table) if time else "always known"),
+            cell(time.column + _end(time) + _span(table) if time else "always known"),
             _how(time.origin) if time else Text(),
         )
     return grid
+
+
+def _end(time: TimeColumn) -> str:
+    return f", known at the end of its {time.end_of}" if time.end_of else ""
 
 
 def _span(table: Table) -> str:

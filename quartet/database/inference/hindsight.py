@@ -21,15 +21,13 @@ from quartet.database.columns import canonical, is_text
 from quartet.database.inference.infer import infer
 from quartet.database.inference.inherit import inherit_times
 from quartet.database.readers.folder import as_csv_reads
-from quartet.database.schema import FACTS, ForeignKey, TableSchema, TimeColumn, quoted
+from quartet.database.schema import FACTS, ForeignKey, Schema, TableSchema, TimeColumn, quoted
 from quartet.findings import Finding, warning
 from quartet.times import is_iso, show_instant, to_utc
 
 if TYPE_CHECKING:
     from quartet.database.database import Database
     from quartet.database.table import Table
-
-_MOSTLY = 0.9  # of the cells of a text column must be dates for it to be a time that some cells spoil
 
 
 def read_differently(database: Database, upto: int) -> list[Finding]:
@@ -38,11 +36,15 @@ def read_differently(database: Database, upto: int) -> list[Finding]:
     The fix of each is an entry of the schema file under `tables`; what is declared depends on no row.
     """
     when, findings = f"by the rows known at {show_instant(upto)}", []
-    whole, part = {}, {}
+    asked = replace(database.schema, tables={n: _declared(t.schema) for n, t in database.tables.items()})
+    whole = {}
     for name, table in database.tables.items():
         made = [table.schema.time.column] if table.schema.time and table.schema.time.link else []
         whole[name] = table.data.drop_columns(made)
-        part[name] = whole[name].filter(pa.array(_rows_known(table, upto)))
+    part = {
+        name: whole[name].filter(pa.array(_rows_known(database[name], whole, asked, upto))) for name in whole
+    }
+    for name, table in database.tables.items():
         for column in _typed_by_cells(database, table):
             cells = canonical(pa.table({column: as_csv_reads(part[name][column])}))[column]
             if not is_text(cells.type) and not pa.types.is_null(cells.type):
@@ -53,9 +55,6 @@ def read_differently(database: Database, upto: int) -> list[Finding]:
                 findings.append(_finding(name, f"{name}.{column}", what, kinds={column: told}))
     if all(table.schema.settled >= FACTS for table in database.tables.values()):
         return findings
-    asked = replace(
-        database.schema, tables={name: _declared(table.schema) for name, table in database.tables.items()}
-    )
     now, then = (inherit_times(tables, infer(tables, asked)[0])[1].tables for tables in (whole, part))
     for name in database.tables:
         if part[name].num_rows:
@@ -63,16 +62,27 @@ def read_differently(database: Database, upto: int) -> list[Finding]:
     return findings
 
 
-def _rows_known(table: Table, upto: int) -> NDArray[np.bool_]:
-    """Returns the rows known at a time; of a table without a time, by a text column that is nearly all dates."""
-    if not table.is_timed and "time_col" not in table.schema.settled:
-        for column in table.data.columns:
-            if is_text(column.type) and len(filled := column.drop_null()):
-                is_date = pc.fill_null(is_iso(column), False).to_numpy(zero_copy_only=False)
-                if _MOSTLY * len(filled) <= is_date.sum() < len(filled):
-                    times = to_utc(pc.if_else(pa.array(is_date), column, None), "", timezone="UTC").ns
-                    known: NDArray[np.bool_] = is_date & visible(times, upto)
-                    return known
+def _rows_known(table: Table, whole: Mapping[str, pa.Table], asked: Schema, upto: int) -> NDArray[np.bool_]:
+    """Returns the rows of a table that are known at a time.
+
+    A table may have lost its time to later rows, in which it is empty or no date: the rows before it are known by a
+    column that would be the time if they were alone.
+    """
+    if table.is_timed or "time_col" in table.schema.settled:
+        return visible(table.known_at, upto)
+    for column, cells in zip(table.data.column_names, table.data.columns, strict=True):
+        if is_text(cells.type):
+            cells = pc.if_else(is_iso(cells), cells, None)
+        if not (is_text(cells.type) or pa.types.is_timestamp(cells.type)) or cells.null_count in (
+            0,
+            len(cells),
+        ):
+            continue
+        known = visible(to_utc(cells, table.name, timezone="UTC").ns, upto)
+        alone = {**whole, table.name: whole[table.name].filter(pa.array(known))}
+        time = infer(alone, asked)[0].tables[table.name].time
+        if time and time.column == column:
+            return known
     return visible(table.known_at, upto)
 
 

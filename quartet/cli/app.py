@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from importlib.metadata import version
@@ -24,7 +25,7 @@ from quartet.cli import (
     tune,
 )
 from quartet.cli.study import study
-from quartet.errors import InternalError, QuartetError, UsageError, printable
+from quartet.errors import InternalError, QuartetError, ResourceError, UsageError, printable
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -75,6 +76,8 @@ def main() -> None:
     except OSError as error:
         where = f'"{error.filename}": ' if error.filename else ""
         text = f"{where}{error.strerror or error}"
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            _fail(ResourceError("C09", text, "make room; `train --resume` goes on from what was kept"))
         _fail(UsageError("C09", text, "check the path and what you may do there"))
     except Exception as error:
         reason = (str(error).splitlines() or [""])[0][:200]

@@ -6,6 +6,7 @@ import errno
 import hashlib
 import json
 import os
+import re
 import shutil
 import tempfile
 import time
@@ -78,6 +79,11 @@ def new_folder(target: Path) -> Iterator[Path]:
             sync(path)
         aside.chmod(0o755)
         _replace_folder(aside, target)
+    except Exception as error:
+        found = re.search(r"\(os error (\d+)\)", str(error))  # safetensors tells a full disk in words alone
+        if found is None or isinstance(error, OSError):
+            raise
+        raise OSError(int(found[1]), os.strerror(int(found[1])), str(target)) from error
     finally:
         shutil.rmtree(aside, ignore_errors=True)
     sync(target.parent)

@@ -188,3 +188,14 @@ def test_four_writers_and_a_reader(tmp_path: Path) -> None:
     assert seen["mixed"] == 0
     assert look(target) == "whole"
     assert names(tmp_path) == ["folder"]
+
+
+def test_a_full_disk_is_an_error_of_the_system_and_the_old_folder_stays(tmp_path: Path) -> None:
+    """Safetensors has errors of its own, which only say in words what the system has said."""
+    target = tmp_path / "state"
+    with new_folder(target) as fresh:
+        (fresh / "a").write_text("before")
+    with pytest.raises(OSError, match="No space left") as caught, new_folder(target):
+        raise ValueError("Error while serializing: I/O error: No space left on device (os error 28)")
+    assert (caught.value.errno, caught.value.filename) == (28, str(target))
+    assert (target / "a").read_text() == "before"

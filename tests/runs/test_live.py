@@ -57,6 +57,20 @@ def past_label_models(shop: Database, tmp_path_factory: pytest.TempPathFactory) 
     ]
 
 
+def test_the_time_rule_of_training_is_that_of_predictions(model: TrainedModel, shop: Database) -> None:
+    """Strictly before: rows of the asked moment itself might as well not be there."""
+    checkpoint = model.members[0][0]
+    strict = TrainedModel([(replace(checkpoint, recipe=checkpoint.recipe.changed(time_rule="<")), None)])
+    at = int(np.median(shop["orders"].known_at))
+    assert at in shop["orders"].known_at
+
+    def scores(asked: TrainedModel, database: Database) -> bytes:
+        return asked.on(database, listener=Heard()).predict(at=at).table["score"].to_numpy().tobytes()
+
+    assert scores(strict, shop) == scores(strict, shop.upto(at, "<"))
+    assert scores(model, shop) != scores(model, shop.upto(at, "<"))
+
+
 # --- asked many times, built once ---------------------------------------------------------------------
 
 

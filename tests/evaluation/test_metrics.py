@@ -71,6 +71,17 @@ def test_a_metric_equals_that_of_scikit_learn(name: str, rng_seed: int) -> None:
     assert ours(target, score) == pytest.approx(theirs(target, score), **EXACT)
 
 
+def test_the_interval_of_the_calibration_error_holds_its_estimate() -> None:
+    """Of scores that are calibrated to the row: every resample is worse."""
+    score = np.repeat(np.linspace(0.05, 0.95, 10), 20)
+    target = np.tile(np.arange(20), 10) < np.repeat(np.arange(1, 20, 2), 20)
+    found = metrics.measures("binary_classification", target.astype(np.int64), score)["calibration_error"]
+    assert found.value == pytest.approx(0.0, abs=1e-12)
+    assert found.low is not None
+    assert found.high is not None
+    assert 0 <= found.low <= found.value < found.high
+
+
 @pytest.mark.parametrize("name", [*ORACLES, "calibration_error"])
 @examples(40)
 @given(rng_seeds)

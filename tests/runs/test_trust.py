@@ -212,6 +212,19 @@ def test_what_would_be_ignored_is_refused(words: dict[str, Any], cut: Path, task
         fit(task, resume=cut, listener=Heard(), **words)
 
 
+def test_a_setting_that_a_model_does_not_read_is_refused(task: Task, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r'C02.*"lightgbm" does not read width, epochs.*it reads rng_seed'):
+        fit(task, "lightgbm", runs=tmp_path, listener=Heard(), width=32, epochs=3, rng_seed=1)
+    assert not list(tmp_path.iterdir())
+
+
+def test_contexts_are_sampled_by_the_threads_that_were_asked_for(
+    task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("quartet.contexts.sampling.usable_cores", lambda: 0)  # no pool has so few
+    fit(task, recipe=TINY, runs=tmp_path, cache=tmp_path, threads=1, listener=Heard())
+
+
 def test_a_damaged_state_is_refused(cut: Path, task: Task, tmp_path: Path) -> None:
     for name in ("state.json", "checksums.json"):
         whole = (cut / "state" / name).read_text()

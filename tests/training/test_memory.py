@@ -98,12 +98,16 @@ def test_the_batch_is_halved_until_it_fits(data: TrainingData, monkeypatch: pyte
     assert seeds_that_fit(trainer.network, tokens, 3, 0) == 1
 
 
-@pytest.mark.parametrize(("width", "num_seeds"), [(64, 64), (128, 128)])
+@pytest.mark.parametrize(
+    ("width", "num_seeds", "has_perceiver"), [(64, 64, True), (128, 128, True), (64, 128, False)]
+)
 def test_the_bytes_counted_are_those_that_torch_allots(
-    data: TrainingData, width: int, num_seeds: int
+    data: TrainingData, width: int, num_seeds: int, has_perceiver: bool
 ) -> None:
     """At least the most that a real step has at a time, and at most half as much again."""
-    recipe = NO_DROPOUT.changed(width=width, batch_size=num_seeds, seeds_per_epoch=None, local_layers=2)
+    recipe = NO_DROPOUT.changed(
+        width=width, batch_size=num_seeds, seeds_per_epoch=None, local_layers=2, perceiver=has_perceiver
+    )
     trainer = Trainer(data, micro_batch=num_seeds, recipe=recipe)
     places = trainer.epoch_places(0)[0]
     counted = step_tensor_bytes(trainer.network, trainer._tokens(places))
@@ -112,6 +116,18 @@ def test_the_bytes_counted_are_those_that_torch_allots(
     events = [event for event in seen.profiler.kineto_results.events() if event.name() == "[memory]"]
     most = np.cumsum([event.nbytes() for event in events]).max()
     assert 1 <= counted / most <= 1.5
+
+
+def test_the_largest_group_counts_wherever_it_stands(data: TrainingData) -> None:
+    """One seed with a long context comes first; many with short ones, and long global ones, come after it."""
+    trainer = Trainer(data, recipe=NO_DROPOUT.changed(perceiver=False, width=64))
+    batch = trainer._tokens(np.arange(64))
+    first, *_ = replace(trainer.data.view.tokenizer, group_tokens=batch.groups[0].row.shape[1])(
+        select(data.context("train"), np.arange(64))
+    ).groups
+    whole = step_tensor_bytes(trainer.network, replace(batch, groups=(batch.groups[0],)))
+    assert step_tensor_bytes(trainer.network, replace(batch, groups=(first,))) < whole
+    assert step_tensor_bytes(trainer.network, replace(batch, groups=(first, *batch.groups))) >= whole
 
 
 # --- too little -------------------------------------------------------------------------------------

@@ -71,7 +71,8 @@ class LabelColumns:
                 text = f'{where} has {table.column_names.count(name)} columns "{name}"'
                 raise TaskError("L12", text, "return each column once")
             kind = table.schema.field(name).type
-            if pa.types.is_nested(kind) and not (self.holds_sets and name == self.target):
+            is_set = self.holds_sets and name == self.target
+            if (pa.types.is_nested(kind) and not is_set) or pa.types.is_interval(kind):
                 raise TaskError("L12", f'{where}: column "{name}" is {kind}', "return a plain value")
         times = to_utc(table[self.time], f"{where}, column {self.time}", timezone=self.timezone)
         in_utc = pa.array(times.ns, pa.timestamp("ns", "UTC"), mask=times.missing)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import math
+from contextlib import suppress
+from datetime import date, time, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -124,6 +126,36 @@ def test_labels_that_are_none(labels: Any, message: str) -> None:
     with pytest.raises(QuartetError) as caught:
         task_of(people([1, 2, 3]), [1, 2, 3], labels).seeds("train")
     assert str(caught.value).startswith(message)
+
+
+ANY_CELLS: list[tuple[list[Any], pa.DataType | None]] = [
+    ([1, 2, 3], None),
+    (["1", "2", ""], None),
+    ([1.5, math.nan, math.inf], pa.float16()),
+    ([None, None, None], None),
+    ([True, False, None], None),
+    ([b"a", b"b", None], pa.binary_view()),
+    ([date(2023, 1, 1), None, date(2023, 9, 1)], None),
+    ([time(1), time(2), None], None),
+    ([timedelta(1), None, timedelta(2)], None),
+    ([(1, 2, 3), None, (1, 2, 3)], pa.month_day_nano_interval()),
+    ([Decimal(10) ** 30, None, Decimal(1)], pa.decimal128(38, 0)),
+    ([["a"], None, []], pa.list_(pa.string_view())),
+    ([{"a": 1}, None, {"a": 2}], None),
+    ([*UUIDS], pa.uuid()),
+]
+
+
+@pytest.mark.parametrize("task_type", ["regression", "binary_classification", "multiclass_classification"])
+def test_columns_of_any_type_are_labels_or_refused_in_words(task_type: str) -> None:
+    columns = [pa.array(cells, kind) for cells, kind in ANY_CELLS]
+    cases = [(ids, DAYS, labels) for ids in columns for labels in columns]
+    cases += [(columns[0], times, columns[0]) for times in columns]
+    for ids, times, labels in cases:
+        table = pa.table({"id": ids, "at": times, "y": labels})
+        for database in (people([1, 2, 3]), people(["1", "2", "3"])):
+            with suppress(QuartetError):
+                Task.from_labels(database, table, **WORDS | {"task_type": task_type}).seeds("train")
 
 
 def test_text_that_is_no_number_is_no_key_of_numbers() -> None:

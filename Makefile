@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint check format bench leakcheck mutants faults clean
+.PHONY: demo test lint check format bench leakcheck mutants faults fuzz clean
 
 demo: $(READY)
 	$(BIN)/quartet inspect demo --draw out/demo-schema.svg
@@ -45,6 +45,9 @@ mutants: $(READY)
 
 faults: $(READY)
 	$(BIN)/python benchmarks/faults.py
+
+fuzz: $(READY)
+	$(BIN)/python -m benchmarks.fuzz
 
 # The constraints file pins what was tested together; without it newer releases may arrive.
 $(READY): pyproject.toml constraints.txt

@@ -18,6 +18,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -158,7 +159,8 @@ ENTITIES = [
     "true",
 ]
 FROM = [
-    "timestamps t JOIN orders o ON o.bought > t.timestamp AND o.bought <= t.timestamp + INTERVAL '{timedelta}'",
+    "timestamps t JOIN orders o ON o.bought > t.timestamp - INTERVAL '30 days' "
+    "AND o.bought <= t.timestamp + INTERVAL '{timedelta}'",
     *(
         "timestamps t, orders o",
         "orders o",
@@ -175,23 +177,25 @@ ENDS = [
 
 @st.composite
 def sqls(draw: st.DrawFn) -> str:
-    names = (
-        draw(st.permutations(["timestamp", "customer", "churned"])) if draw(st.booleans()) else CHURN_COLUMNS
-    )
-    parts = [draw(st.sampled_from(choices)) for choices in (TIMES, ENTITIES, LABELS)]
-    parts = [part if draw(st.integers(0, 3)) else right for part, right in zip(parts, RIGHT, strict=True)]
-    columns = [f"{part} AS {name}" for part, name in zip(parts, names, strict=True)]
-    columns += draw(st.lists(st.sampled_from(["1 AS churned", "*", "2 AS extra", "t.timestamp"]), max_size=1))
-    source = draw(st.sampled_from([FROM[0], *FROM]))
-    text = f"SELECT {', '.join(columns)} FROM {source} {draw(st.sampled_from(['', *ENDS]))}"
+    """A right query in which about one part in four is another."""
+
+    def part(right: str, others: list[str]) -> str:
+        return draw(st.sampled_from(others)) if draw(st.integers(0, 3)) == 0 else right
+
+    values = [part(right, others) for right, others in zip(RIGHT, (TIMES, ENTITIES, LABELS), strict=True)]
+    names = draw(st.permutations(CHURN_COLUMNS)) if draw(st.integers(0, 9)) == 0 else CHURN_COLUMNS
+    columns = [f"{value} AS {name}" for value, name in zip(values, names, strict=True)]
+    columns += [part("2 AS extra", ["1 AS churned", "*", "t.timestamp"])]
+    text = f"SELECT {', '.join(columns)} FROM {part(FROM[0], FROM)} {part(GROUPS, ENDS)}"
     if draw(st.integers(0, 9)) == 0:
         place = draw(st.integers(0, len(text)))
         text = text[:place] + draw(TEXTS) + text[place:]
     return text
 
 
+GROUPS = "GROUP BY t.timestamp, o.customer HAVING MIN(o.bought) <= t.timestamp"
 CHURN_COLUMNS = ["timestamp", "customer", "churned"]
-RIGHT = ["t.timestamp", "o.customer", "(o.amount > 20)::INT"]
+RIGHT = ["t.timestamp", "o.customer", "(COUNT(*) FILTER (WHERE o.bought > t.timestamp) = 0)::INT"]
 
 
 @st.composite
@@ -203,10 +207,10 @@ def grids(draw: st.DrawFn) -> str:
     )
     rows = draw(st.lists(st.lists(CELLS, min_size=len(header), max_size=len(header)), max_size=6))
     if draw(st.booleans()):
-        header = CHURN_COLUMNS
-        rows = [
-            [f"2023-0{day}-01", draw(st.sampled_from(["C00", "C01"])), draw(CELLS)] for day in range(1, 9)
-        ]
+        header, rows = CHURN_COLUMNS, []
+        for month, key in product(range(1, 10), ("C00", "C01", "C02")):
+            wrong = draw(st.integers(0, 99)) == 0
+            rows.append([f"2023-0{month}-01", key, draw(CELLS) if wrong else str((month + int(key[1:])) % 2)])
     lines = [",".join(row) for row in [header, *rows]]
     return draw(st.sampled_from(["\n", "\r\n", "\n\n"])).join(lines) + draw(
         st.sampled_from(["", "\n", '"', "\0"])
@@ -302,16 +306,16 @@ TASKS = st.dictionaries(
 SCHEMAS = st.dictionaries(st.sampled_from(TABLE_WORDS), VALUES, max_size=3)
 ENDINGS = st.sampled_from(["csv"] * 4 + ["parquet", "csv.gz", "txt"])
 INPUTS: dict[str, tuple[Write, st.SearchStrategy[Any]]] = {
+    "run": (
+        from_run,
+        st.tuples(st.sampled_from(RUN_FILES), st.sampled_from(RUN_KEYS), VALUES, st.booleans()),
+    ),
     "yaml": (from_yaml, st.tuples(TASKS, NOISE)),
     "sql": (from_sql, st.tuples(sqls(), TYPES)),
     "labels": (from_labels, st.tuples(grids(), TYPES, ENDINGS)),
     "tables": (from_tables, st.lists(grids(), min_size=1, max_size=3)),
     "schema": (from_schema, st.tuples(SCHEMAS, st.dictionaries(TEXTS, VALUES, max_size=1), NOISE)),
     "settings": (from_settings, st.lists(SETTINGS, min_size=1, max_size=2)),
-    "run": (
-        from_run,
-        st.tuples(st.sampled_from(RUN_FILES), st.sampled_from(RUN_KEYS), VALUES, st.booleans()),
-    ),
 }
 
 
@@ -384,11 +388,13 @@ def main() -> int:
     total: Counter[int] = Counter()
     with tempfile.TemporaryDirectory() as place:
         folder = prepared(Path(place), "run" in kinds)
-        for number, kind in enumerate(kinds):
-            share = options.count * (number + 1) // len(kinds) - options.count * number // len(kinds)
+        for number, kind in enumerate(kinds):  # each gets its share of what is left; a run takes a second
+            parts = len(kinds) - number
+            share = (options.count - total.total()) // (10 * parts if kind == "run" and parts > 1 else parts)
             begin = time.perf_counter()
             codes, stories = fuzzed(folder, kind, share, options.rng_seed)
             print("\n".join(stories), end="", flush=True)
+            print(kind, dict(codes), file=sys.stderr)
             total += codes
             grid.add_row(kind, *_row(codes), f"{time.perf_counter() - begin:.0f}")
     grid.add_row("all", *_row(total), "")

@@ -42,7 +42,7 @@ class TrainedModel:
         if not self.members:
             raise UsageError("C02", "an ensemble of no models", "give the folders of some runs")
         folders = [run.folder.resolve() for _, run in self.members if run]
-        twice = [str(folder) for folder in folders if folders.count(folder) > 1]
+        twice = sorted({str(folder) for folder in folders if folders.count(folder) > 1})
         if twice or len({id(checkpoint) for checkpoint, _ in self.members}) < len(self.members):
             raise UsageError("C02", f"a model is given twice {examples(twice)}", "give each model once")
         records = [checkpoint.task for checkpoint, _ in self.members]

@@ -19,6 +19,7 @@ from quartet.paper.statistics import Comparison, Measured, Spread
 
 NUM_SEEDS = 4
 _METRIC = "roc_auc"  # of all its tasks
+_PROTOCOL = "frozen"
 _Key = tuple[str, str, str, str]  # study, dataset, task, and which figure
 
 
@@ -51,8 +52,8 @@ def paper_selected(dataset: str, task: str) -> float | None:
 
 
 def paper_beside(compared: Comparison, split: Measured) -> dict[str, Spread]:
-    """Returns the paper's figures that may stand beside ours: those of the same task and metric."""
-    is_same = compared.metric == _METRIC
+    """Returns the paper's figures that may stand beside ours: those of the same task, metric and protocol."""
+    is_same = (compared.metric, compared.protocol) == (_METRIC, _PROTOCOL)
     return paper(compared.study, compared.dataset, compared.task, split) if is_same else {}
 
 

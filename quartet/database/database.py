@@ -219,7 +219,9 @@ class Database:
                 label = relation.label
                 text = f"{relation.parent}.{min(named)} is the column to which {label} points and cannot be hidden"
                 raise SchemaError("L02", text, f"hide {label} too, and the link goes with it")
-        return self.with_tables({n: t.without(hidden[n]) if n in hidden else t for n, t in self.tables.items()})
+        return self.with_tables(
+            {n: t.without(hidden[n]) if n in hidden else t for n, t in self.tables.items()}
+        )
 
     def with_tables(self, tables: dict[str, Table]) -> Database:
         """Returns this database with its tables replaced by parts of themselves, and links found anew."""

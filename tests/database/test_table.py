@@ -189,7 +189,7 @@ def test_missing_times_are_kept_out_of_sight(
 def test_rows_read_are_rows_kept_and_rows_reported() -> None:
     table, findings = build(MISSING, primary_key=("id",), time=TimeColumn("ts", on_missing="drop"))
     assert table.data["id"].to_pylist() == [1, 3]
-    assert [str(f) for f in findings] == ["warning[T03] t.ts is empty in 1 rows; dropped"]
+    assert [str(f) for f in findings if f.code != "V13"] == ["warning[T03] t.ts is empty in 1 rows; dropped"]
     assert table.num_rows_read == table.num_rows + counted(findings, "T03", "t.ts")
 
 

@@ -279,7 +279,10 @@ class Twin:
         for path in self.paths(table, row, ups):
             found |= self.of_path(*path, time)
         for relation in (r for r in self.database.relations if r.table == table and ups < 2):
-            parent, label = int(relation.rows[row]), f"{relation.foreign_key.distinct_label} -> {relation.parent}, "
+            parent, label = (
+                int(relation.rows[row]),
+                f"{relation.foreign_key.distinct_label} -> {relation.parent}, ",
+            )
             known = self.known(relation.parent, parent) if parent >= 0 else None
             if is_future(known, time, self.rule):
                 continue

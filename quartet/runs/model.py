@@ -256,6 +256,8 @@ def _fit(
     processes: Processes,
 ) -> TrainedModel:
     model_class = model_row(recipe.model.architecture).model_class
+    if run is None:
+        Run.check(runs, task)
     data = TrainingData.prepare(task, recipe, cache, listener)
     opened = processes.from_first(lambda: run or Run.create(runs, task, recipe))
     opened.task.check_same(TaskRecord.of(task), opened.folder)

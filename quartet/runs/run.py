@@ -32,7 +32,7 @@ from quartet.database import Table
 from quartet.drawing import curves_svg
 from quartet.errors import UsageError
 from quartet.evaluation import Calibration
-from quartet.machine import intact, new_file
+from quartet.machine import check_checksums, intact, new_file, write_checksums
 from quartet.runs.checkpoint import Checkpoint
 from quartet.runs.live import asked_columns, prediction_table
 from quartet.tasks import Split, Task, TaskRecord
@@ -49,13 +49,10 @@ class Run:
     folder: Path
 
     @staticmethod
-    def create(base: Path, task: Task, recipe: Recipe) -> Run:
-        """Returns a new folder that its user alone can read, named after the task and the moment.
-
-        `latest` points to it. A file or folder of somebody else's that is called so is never replaced.
-        """
-        name, link = f"{task.name}-{time.strftime('%Y%m%d-%H%M%S')}", base / _LATEST
-        if name != Path(name).name:
+    def check(base: Path, task: Task) -> None:
+        """Refuses a name that is no folder's, and a `latest` that is somebody else's: before any work is done."""
+        link = base / _LATEST
+        if task.name != Path(task.name).name:
             raise UsageError(
                 "C02",
                 f'a run folder cannot be called "{task.name}"',
@@ -65,6 +62,15 @@ class Run:
             raise UsageError(
                 "C09", f'"{link}" is not a link to a run', "move it away, or name another --runs"
             )
+
+    @staticmethod
+    def create(base: Path, task: Task, recipe: Recipe) -> Run:
+        """Returns a new folder that its user alone can read, named after the task and the moment.
+
+        `latest` points to it. A file or folder of somebody else's that is called so is never replaced.
+        """
+        Run.check(base, task)
+        name, link = f"{task.name}-{time.strftime('%Y%m%d-%H%M%S')}", base / _LATEST
         folder, number = base / name, 1
         base.mkdir(parents=True, exist_ok=True)
         while folder.exists():
@@ -146,9 +152,10 @@ class Run:
         self.write_text("curves.svg", curves_svg(epochs, metric))
 
     def predictions(self, split: Split) -> pa.Table:
+        folder = self.folder / "predictions"
         with self._intact(f"predictions/{split}.parquet"):
-            path = self.folder / "predictions" / f"{split}.parquet"
-            return pq.read_table(path, page_checksum_verification=True)
+            check_checksums(folder, "train again, or copy the run again")
+            return pq.read_table(folder / f"{split}.parquet", page_checksum_verification=True)
 
     def keep(self, fitted: Fitted, data: TrainingData) -> Checkpoint:
         """Keeps a fitted model, with its scores of validation and test."""
@@ -168,6 +175,7 @@ class Run:
             scores = prediction_table(*_asked(task, split), [checkpoint], [numbers], with_names=False)
             with new_file(self.folder / "predictions" / f"{split}.parquet") as fresh:
                 pq.write_table(scores, fresh, write_page_checksum=True)
+        write_checksums(self.folder / "predictions")
         if self.state_folder.is_dir():  # at once: a half of it would be no state
             gone = self.state_folder.rename(self.folder / ".state.done")
             shutil.rmtree(gone, ignore_errors=True)

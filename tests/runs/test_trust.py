@@ -90,6 +90,14 @@ def reversed_rows(run: Path) -> None:
     path = run / "predictions" / "test.parquet"
     table = pq.read_table(path)
     pq.write_table(table.take(np.arange(len(table))[::-1]), path)
+    signed(run / "predictions")
+
+
+def other_scores(run: Path) -> None:
+    path = run / "predictions" / "test.parquet"
+    table = pq.read_table(path)
+    score = table["score"].take(np.arange(len(table))[::-1])
+    pq.write_table(table.set_column(table.column_names.index("score"), "score", score), path)
 
 
 def no_numbers(run: Path) -> None:
@@ -97,12 +105,14 @@ def no_numbers(run: Path) -> None:
     table = pq.read_table(path)
     score = pc.multiply(table["score"], float("nan"))
     pq.write_table(table.set_column(table.column_names.index("score"), "score", score), path)
+    signed(run / "predictions")
 
 
 @pytest.mark.parametrize(
     "harm",
     [
         reversed_rows,
+        other_scores,
         no_numbers,
         lambda run: (run / "predictions" / "test.parquet").write_bytes(b"PAR1"),
         lambda run: (run / "predictions" / "test.parquet").unlink(),

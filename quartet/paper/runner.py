@@ -96,8 +96,11 @@ class Study:
         ]
         for name, value in self.changes.items():
             is_numbered = name == "rng_seed" and value not in self.rng_seeds
-            if is_numbered or (every and all(name in arm.changes for arm in every)):
-                raise UsageError("C02", f"every arm sets {name} itself", f"leave out --set {name}={value}")
+            setting = [arm.name for arm in every if name in arm.changes]
+            # Arms without a branch have all others, whatever branches are given.
+            if is_numbered or (setting and (name == "branches" or len(setting) == len(every))):
+                who = f'"{setting[0]}"' if setting and len(setting) < len(every) else "every arm"
+                raise UsageError("C02", f"{who} sets {name} itself", f"leave out --set {name}={value}")
         arm_of: dict[str, str] = {}
         for job in jobs:
             if arm_of.setdefault(job.key, job.arm) != job.arm:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -27,11 +26,12 @@ class _PlainLoader(yaml.SafeLoader):
             raise yaml.MarkedYAMLError(problem="an alias holds itself")
         parts = node.value if isinstance(node, yaml.CollectionNode) else []
         if isinstance(node, yaml.MappingNode):
-            keys = [(key.tag, key.value) for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
-            for (_, key), count in Counter(keys).items():
-                if count > 1:
-                    problem = f'the key "{key}" is given twice'
-                    raise yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark)
+            keys = set[tuple[str, Any]]()
+            for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
+                if (key.tag, key.value) in keys:
+                    problem = f'the key "{key.value}" is given twice'
+                    raise yaml.MarkedYAMLError(problem=problem, problem_mark=key.start_mark)
+                keys.add((key.tag, key.value))
             parts = [part for pair in node.value for part in pair]
         self._num_values[id(node)] = 1 + sum(self._num_values[id(part)] for part in parts)
         if self._num_values[id(node)] > _MOST_VALUES:

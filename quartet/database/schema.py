@@ -234,6 +234,8 @@ def _table(content: object, where: str, origin: Origin) -> TableSchema:
             )
     if time is not None and link is not None:
         raise UsageError("C01", f"{where}: both time_col and time_from are given", "choose one")
+    if link is not None and not _names(link):
+        raise UsageError("C01", f"{where}: time_from is {link!r}", "name a link, or leave it out")
     kinds = {str(k): str(v) for k, v in _mapping(fields.get("kinds"), f"{where}: kinds").items()}
     for column, kind in kinds.items():
         if kind not in COLUMN_KINDS:

@@ -227,8 +227,14 @@ def test_other_files(shop: Path, tmp_path: Path) -> None:
 
 def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(UsageError, match=r"error\[S01\] there is nothing at"):
+    with pytest.raises(UsageError, match=r'error\[S01\] ".*/pipe" is no regular file'):
         read_source(tmp_path / "pipe")
+
+
+def test_a_link_to_nothing_is_called_so(tmp_path: Path) -> None:
+    (tmp_path / "shop.db").symlink_to(tmp_path / "gone.db")
+    with pytest.raises(UsageError, match=r'error\[S01\] ".*/shop.db" is a link to nothing'):
+        read_source(tmp_path / "shop.db")
 
 
 def test_two_slashes() -> None:

@@ -95,6 +95,10 @@ def test_every_word_is_read(tmp_path: Path) -> None:
             "tables: {orders: {pkeys: id}}",
             'error[C01] {file}, table orders: unknown field "pkeys" (did you mean "pkey"?)',
         ),
+        (
+            "tables: {orders: {time_from: []}}",
+            "error[C01] {file}, table orders: time_from is []. Fix: name a link, or leave it out",
+        ),
         ("tabels: {}", 'error[C01] {file}: unknown field "tabels" (did you mean "tables"?)'),
         (
             "on_dangling: ignore",
@@ -142,7 +146,8 @@ def test_every_word_is_read(tmp_path: Path) -> None:
         ("tables: {", 'error[C04] "{file}" is not plain YAML: '),
         (
             "tables: {}\ntables: {}",
-            'error[C04] "{file}" is not plain YAML: the key "tables" is given twice in ',
+            'error[C04] "{file}" is not plain YAML: the key "tables" is given twice '
+            'in "<unicode string>", line 2, column 1',
         ),
         ("tables: &a {b: *a}", 'error[C04] "{file}" is not plain YAML: an alias holds itself'),
         (ALIAS_BOMB, 'error[C04] "{file}" is not plain YAML: there are more than 100,000 values'),

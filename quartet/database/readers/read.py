@@ -67,6 +67,9 @@ def _read(text: str, path: Path) -> Source:
         return read_relbench(path) if is_relbench(path) else read_folder(path)
     if is_sql(text):
         return read_sql(text)
+    if not path.is_file() and (path.exists() or path.is_symlink()):
+        kind = "no regular file" if path.exists() else "a link to nothing"
+        raise UsageError("S01", f'"{text}" is {kind}', f"give {_KINDS}")
     if path.is_file():
         raise UsageError(
             "S01",
@@ -75,7 +78,7 @@ def _read(text: str, path: Path) -> Source:
         )
     # An address of the Hub has slashes too: text was meant as a path if it begins like one.
     is_path = text.startswith((".", "~")) or path.is_absolute() or path.parent.is_dir()
-    if path.exists() or (is_path if "/" in text else not text.startswith("rel-")):
+    if is_path if "/" in text else not text.startswith("rel-"):
         beside = [str(path.parent / p.name) for p in path.parent.iterdir()] if path.parent.is_dir() else []
         meant = did_you_mean(str(path), beside) if beside else ""
         raise UsageError("S01", f'there is nothing at "{text}"{meant}', f"give {_KINDS}")

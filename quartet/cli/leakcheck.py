@@ -28,13 +28,14 @@ def leakcheck(
     the same bits. The exit code is 1 if one differs. What no such trial can show, such as a column that is filled in
     later, is looked for as `quartet task` does.
     """
-    database = open_database(source, schema)
     from quartet.cli.views.leakcheck import leaks_view
     from quartet.drawing import console
     from quartet.runs import ProgressView, load
     from quartet.runs import leakcheck as check
 
-    models = [checkpoint for run in runs or [] for checkpoint, _ in load(run).members]
+    trained = [load(run) for run in runs or []]
+    models = [checkpoint for model in trained for checkpoint, _ in model.members]
+    database = trained[0].record.open(source, schema) if trained else open_database(source, schema)
     listener = ProgressView()
     report = check(database.task(name), models, times, seeds, rng_seed, listener)
     listener.close()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from quartet.cli.options import Changes, Preset, SchemaFile, Source, open_database
+from quartet.cli.options import Changes, Preset, ProtocolName, SchemaFile, Source, open_database
 
 if TYPE_CHECKING:
     from quartet.paper import Sheet, StudyName
@@ -48,6 +48,7 @@ def _add(name: StudyName, text: str) -> None:
         tasks: TaskNames,
         schema: SchemaFile = None,
         preset: Preset = "small",
+        protocol: ProtocolName = None,
         change: Changes = None,
         seeds: Annotated[
             int, typer.Option(min=1, help="Random seeds of each arm, the same ones for all arms.")
@@ -62,6 +63,7 @@ def _add(name: StudyName, text: str) -> None:
         from quartet.paper import STUDIES, Study, study_figures, study_sheets
 
         limit, changes = seconds(budget), changes_from_text(change or [])
+        changes |= {"protocol": protocol} if protocol else {}
         study = Study(name, source, tuple(tasks), folder, schema, preset, changes, tuple(range(seeds)))
         planned = study.jobs(STUDIES[name])
         has_failed = False if show else _train(study, planned, jobs, limit)

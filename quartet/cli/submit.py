@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from quartet.cli.options import Json, SchemaFile, open_database
+from quartet.cli.options import Json, SchemaFile
 
 
 def submit(
@@ -37,7 +37,7 @@ def submit(
 
     opened = [Run.open(folder) for folder in runs]
     record = opened[0].task
-    task = record.reopen(open_database(source or record.where(), schema))
+    task = record.reopen(record.open(source, schema))
     submission = check_submission(out, task) if check else write_submission(opened, task, out, ProgressView())
     if json:
         from json import dumps

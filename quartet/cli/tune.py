@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from quartet.cli.options import Changes, Json, ModelName, Preset, SchemaFile, Source, TaskName
+from quartet.cli.options import Changes, Json, ModelName, Preset, ProtocolName, SchemaFile, Source, TaskName
 from quartet.cli.study import Folder, Jobs, seconds, stopping
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ def tune(
     schema: SchemaFile = None,
     model: ModelName = None,
     preset: Preset = "small",
+    protocol: ProtocolName = None,
     trials: Annotated[int, typer.Option(min=1, help="How many recipes to train in both stages.")] = 20,
     budget: Annotated[
         str,
@@ -62,7 +63,7 @@ def tune(
     limit = seconds(budget)
     if out is not None and out.suffix != ".toml":
         raise UsageError("C02", f'the best recipe cannot be written as "{out}"', "name a .toml file")
-    changes = changes_from_text(change or [])
+    changes = changes_from_text(change or []) | ({"protocol": protocol} if protocol else {})
     search = Search.of(source, task, folder, schema, preset, model, trials, **changes)
     for finding in check_labels(search.task):
         say(str(finding))

@@ -18,7 +18,7 @@ from quartet.causal import visible
 from quartet.config import Recipe, SamplingConfig
 from quartet.contexts import sample
 from quartet.database import Database, Table
-from quartet.errors import ResourceError
+from quartet.errors import ResourceError, UsageError
 from quartet.features import FeatureTable, RelationalColumns
 from quartet.findings import Findings
 from quartet.listener import SILENT, Listener
@@ -100,6 +100,10 @@ def leakcheck(
 
     Networks have random weights then: what they may look at does not depend on what they have learned.
     """
+    for model in models:
+        if model.task.name != task.name:
+            text = f'a model of task "{model.task.name}" is given for task "{task.name}"'
+            raise UsageError("C05", text, "give models of this task")
     rng = np.random.default_rng(rng_seed)
     seeds = [task.seeds(split) for split in ("train", "val", "test")]
     every = np.unique(np.concatenate([each.time for each in seeds]))

@@ -83,6 +83,7 @@ def test_an_arm_decides_over_the_users_changes(shop: Path, tmp_path: Path) -> No
     [
         ("sampler", {"local_sampler": "walk"}, "every arm sets local_sampler itself"),
         ("main", {"rng_seed": 5}, "every arm sets rng_seed itself"),
+        ("ablation", {"branches": ("feature",)}, '"no temporal" sets branches itself'),
         ("main", {"local_sampler": "walk"}, '"RelGT \\+ CRW" would be the same as "RelGT"'),
     ],
 )
@@ -216,11 +217,13 @@ def test_the_command_trains_every_baseline_and_shows_it_again(
     monkeypatch.setattr(runner_module, "_train_in_child", lambda job, _: train_job(job))
     words = [f"--set={name}={value}" for name, value in QUICK.items()]
     command = ["main", str(shop), "churn", "--seeds=1", "--jobs=1", "--folder", str(tmp_path), *words]
+    command.append("--protocol=clamped")
     done = CliRunner().invoke(verbs, command, catch_exceptions=False)
     assert done.exit_code == 0, done.stderr
     assert "7 of 7 trainings are done" in done.stderr
     results = list(read_results(tmp_path / "results.jsonl"))
     assert [result.arm for result in results] == [arm.name for arm in STUDIES["main"]]
+    assert {result.protocol for result in results} == {"clamped"}
     assert all(result.test is not None and 0 <= result.test <= 1 for result in results)
     assert "| GraphSAGE |" in (tmp_path / "main-small-churn.md").read_text(encoding="utf-8")
     assert (tmp_path / "main-small-churn-dots.svg").is_file()

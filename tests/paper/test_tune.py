@@ -327,6 +327,11 @@ def test_people_see_trials_and_find_the_best_recipe(invoke: Invoke) -> None:
     assert "churn --preset studies/churn-quartet.toml\n" in said
 
 
+def test_the_protocol_is_said_as_everywhere(invoke: Invoke) -> None:
+    assert invoke("--trials", "1", "--protocol", "clamped")[0] == 0
+    assert Recipe.load("studies/churn-quartet.toml").protocol == "clamped"
+
+
 def test_programs_read_one_object_a_trial(invoke: Invoke) -> None:
     words = ("--trials", "3", "--model", "relgt", "--out", "mine.toml", "--json")
     code, out, _ = invoke(*words)

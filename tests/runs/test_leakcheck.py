@@ -11,8 +11,9 @@ import pytest
 from numpy.typing import NDArray
 
 from quartet.database import Database
-from quartet.errors import TaskError
-from quartet.runs import leakcheck
+from quartet.errors import TaskError, UsageError
+from quartet.listener import SILENT
+from quartet.runs import fit, leakcheck
 from quartet.runs.checkpoint import Checkpoint
 from quartet.runs.leakcheck import _box, _worlds
 from quartet.tasks import Seeds, Task
@@ -89,6 +90,18 @@ def test_experiments_leave_the_past_and_change_the_future() -> None:
     assert more.database["orders"].num_rows == shop["orders"].num_rows + 200
     assert (more.database["orders"].known_at[-200:] > time).all()
     assert len(more.database.relations[0].rows) == more.database["orders"].num_rows
+
+
+def test_a_run_brings_its_schema_along_and_its_task(tmp_path: Path) -> None:
+    folder = write_small_shop(tmp_path / "shop")
+    database = Database.load(folder, {"tables": {"orders": {"pkey": None}}})
+    model = fit(Task.load(database, "churn"), "lightgbm", runs=tmp_path, listener=SILENT)
+    output = invoke("leakcheck", folder, "churn", model.run.folder, "--times", "1", "--seeds", "3")
+    assert "predictions of lightgbm" in output
+    assert "0 differences" in output
+    other = Task.from_sql(database, **(CHURN | {"name": "other"}))
+    with pytest.raises(UsageError, match=r'C05\] a model of task "churn" is given for task "other"'):
+        leakcheck(other, [model.members[0][0]])
 
 
 def test_the_verb_says_what_was_tried(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from quartet.causal import visible
 from quartet.database import Database, Table
 from quartet.errors import TaskError, TimeError, examples
-from quartet.findings import Finding, warning
+from quartet.findings import Finding, note, warning
 from quartet.tasks.labels import LabelColumns, has_label, label_times, rows_of_keys
 from quartet.tasks.seeds import Links, Seeds, Target
 from quartet.tasks.spec import TaskSpec
@@ -30,8 +30,12 @@ def to_seeds(
     classes: Sequence[Any] | None,
     on_early_seed: OnEarlySeed,
     where: str,
+    exists_by: int | None = None,
 ) -> tuple[Seeds, list[Finding]]:
-    """Returns label rows as checked seeds of the database, and what had to be left out."""
+    """Returns label rows as checked seeds of the database, and what had to be left out.
+
+    Entities that do not exist at a cut-off (`exists_by`) are not asked about, where it is given.
+    """
     entity, findings = database[spec.entity_table], []
     columns = LabelColumns.of(spec, entity)
     is_labelled = has_label(labels[columns.target])
@@ -50,6 +54,15 @@ def to_seeds(
             raise TaskError("L11", text, "remove these rows, or add the entities")
         findings.append(warning("L11", where, f"{text} and are left out", int(unknown.sum())))
         labels, rows = labels.filter(pa.array(~unknown)), rows[~unknown]
+    is_new = (
+        ~visible(entity.known_at[rows], exists_by) if exists_by is not None else np.zeros(len(rows), bool)
+    )
+    if is_new.any():
+        text = f"{where}: {int(is_new.sum()):,} of {len(rows):,} rows ask about {entity.name} that do not exist at the "
+        text += f"test cut-off, {show_instant(int(exists_by or 0))}, and are left out, as RelBench does"
+        report, fix = warning if is_new.mean() > _MOST else note, "to ask about them, give a table of labels"
+        findings.append(report("T17", where, text, int(is_new.sum()), fix))
+        labels, rows = labels.filter(pa.array(~is_new)), rows[~is_new]
     times = label_times(labels[columns.time], f"{where}, column {columns.time}")
     target = _target(labels[columns.target], spec, database, classes, where)
     seeds = Seeds(rows + database.offsets[entity.name], times, target)

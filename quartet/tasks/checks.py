@@ -27,7 +27,12 @@ def check_labels(task: Task) -> list[Finding]:
     """Checks whether the labels of train and validation can carry a model; an error says that they cannot."""
     if task.spec.type == "recommendation":
         return []
-    findings, is_binary = [], task.spec.type == "binary_classification"
+    findings, is_binary = list[Finding](), task.spec.type == "binary_classification"
+    waiting = ""
+    if task.num_waiting:
+        waiting = f"{task.num_waiting:,} label rows belong to no split: their labels are known "
+        waiting += f"{show_length(task.spec.lag)} after their time, when another split has begun"
+        findings.append(note("L26", task.name, waiting, task.num_waiting))
     for split in ("train", "val"):
         target, name = np.asarray(task.seeds(split).target), "training" if split == "train" else split
         problem = "" if len(target) else f"there are no {name} labels"
@@ -36,6 +41,7 @@ def check_labels(task: Task) -> list[Finding]:
             problem = f"all {len(target):,} {name} labels are {value}"
         if problem and split == "train":
             what = "model" if task.spec.type == "regression" else "classifier"
+            problem += f" ({waiting})" if waiting and not len(target) else ""
             raise TaskError("L05", f"{problem}. A {what} cannot be trained")
         if problem:
             text = f"{problem}: no model can be selected by them"
@@ -67,7 +73,8 @@ def check_definition(task: Task) -> list[Finding]:
     """Takes rows away and makes labels again: at t, only rows in (t, t + horizon] may change a label.
 
     A label that changes when rows after its window are taken away is an error. One that changes without the rows up
-    to t is stated: SQL may compare with the past, but it may also be off by a day. And who is asked about at t may not
+    to t is stated: SQL may compare with the past, but it may also be off by a day. So is it if no label changes without
+    the rows after t: then nothing is forecast. And who is asked about at t may not
     depend on rows after t at all, or the model is told who will be active (RelBench's rel-f1 driver tasks have this
     defect, its issue 402). Test labels are not looked at.
     """
@@ -83,14 +90,16 @@ def check_definition(task: Task) -> list[Finding]:
         return dict(zip(rows[spec.entity_col].to_pylist(), told, strict=True))
 
     events = [name for name, t in database.tables.items() if t.is_timed and name != spec.entity_table]
-    later, population, num_gone = _Changes(), _Changes(), 0
+    later, population, num_gone, is_known = _Changes(), _Changes(), 0, True
     past = {name: _Changes() for name in events}
     for time in map(int, times):
         closed_at = int(spec.known_at(time))
         closed, whole = labels(time, closed_at), labels(time)
         later.add(time, {entity: y for entity, y in whole.items() if entity in closed}, closed)
         num_gone += len(set(whole) - set(closed))
-        population.add(time, dict.fromkeys(whole), dict.fromkeys(labels(time, time)))
+        known = labels(time, time)
+        is_known &= known == closed
+        population.add(time, dict.fromkeys(whole), dict.fromkeys(known))
         for name in events:
             if labels(time, closed_at, Gap(name, time, closed_at)) != closed:  # its rows make the label
                 rest = labels(time, closed_at, Gap(name, STATIC, time))
@@ -109,6 +118,10 @@ def check_definition(task: Task) -> list[Finding]:
             + ("" if spec.known_after else "; say `known_after` if rows become known later than they happen"),
         )
     findings = []
+    if is_known and later.total:
+        text = f"no label at the checked times ({later.total:,}) depends on rows after the prediction time"
+        fix = "all are known by then: let the SQL look at rows after t, up to t + INTERVAL '{timedelta}'"
+        findings.append(warning("L21", task.name, text, later.total, fix))
     if population.count:
         text = f"the task selects {spec.entity_table} using rows after the prediction time ({population})"
         fix = "join the population on rows up to t, and count labels on rows after t"
@@ -151,7 +164,7 @@ def _nearly(one: object, other: object) -> bool:
 def _evaluation_findings(task: Task) -> list[Finding]:
     """Says under which protocol the task is judged where that is not the usual one, and by how few rows."""
     findings, spec, seeds = [], task.spec, task.seeds("test")
-    if task.num_new_entities and spec.kind != "autocomplete":
+    if task.num_new_entities:
         text = (
             f"{task.num_new_entities:,} of {len(seeds):,} test seeds ask about {spec.entity_table} that do not exist "
             "at the test cut-off: judged under the rolling protocol, where the database ends at each seed's own time"

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from quartet.causal import num_visible, visible
+from quartet.causal import num_visible
 from quartet.database import NO_SUCH_KEY, Database, KeyColumn, KeyMap, Table, canonical, read_table
 from quartet.errors import SchemaError, TaskError, TimeError, UsageError, did_you_mean, examples
 from quartet.tasks.sandbox import TaskTables
@@ -160,8 +160,8 @@ def rows_of_keys(keys: pa.ChunkedArray, table: Table, where: str) -> NDArray[np.
 def forecast_labels(spec: TaskSpec, database: Database, splits: Splits, split: Split) -> pa.Table:
     """Returns the labels of a split of a forecast, made by the task's SQL.
 
-    Labels of train and validation are made from the database up to the test cut-off, and labels about entities
-    that do not exist at that cut-off are left out, both as RelBench does. Labels about nobody stay, to be counted.
+    Labels of train and validation are made from the database up to the test cut-off, as RelBench does. Labels about
+    nobody, or about entities that do not exist at that cut-off, stay, to be counted.
     """
     if database.span is None:
         raise TimeError("T10", f'task "{spec.name}" forecasts, but no table has a time column')
@@ -170,10 +170,7 @@ def forecast_labels(spec: TaskSpec, database: Database, splits: Splits, split: S
         text = f'task "{spec.name}": the data span {num_windows:,} windows of {show_length(spec.horizon)}'
         raise TimeError("T13", text, f"give a longer timedelta, for at most {_MOST_TIMES:,} windows")
     times = forecast_times(split, splits, spec.horizon, spec.num_eval_times, database.span, spec.known_after)
-    labels = labels_at(spec, database, times, None if split == "test" else splits.test)
-    entity = database[spec.entity_table]
-    rows = rows_of_keys(labels[spec.entity_col], entity, f'task "{spec.name}", column {spec.entity_col}')
-    return labels.filter(pa.array((rows < 0) | visible(entity.known_at[rows], splits.test)))
+    return labels_at(spec, database, times, None if split == "test" else splits.test)
 
 
 def labels_at(

@@ -64,7 +64,7 @@ def column_findings(task: Task) -> list[Finding]:
     told, base = tell_alone(task)
     is_binary = task.spec.type == "binary_classification"
     is_enough = len(target) >= _ENOUGH and (not is_binary or 10 <= target.sum() <= len(target) - 10)
-    least = min(_CERTAIN, max(_STRONG, base + _CLOSER * (1 - base)) if is_enough else 1.0)
+    least = max(base, min(_CERTAIN, max(_STRONG, base + _CLOSER * (1 - base)) if is_enough else 1.0))
     for one in told:
         text = f"{one.words} alone predicts the target with {'AUC' if is_binary else 'rank correlation'} "
         text += f"{one.strength:.3f} (counts and ages: {base:.3f}): looks like a leak"

@@ -12,6 +12,7 @@ from typing import Any, get_args
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from quartet.causal import visible
 from quartet.config import Protocol
@@ -171,7 +172,7 @@ class Task:
                 f'{self.num_new_entities:,} of {len(self.seeds("test")):,} test seeds of task "{self.name}" ask about '
                 f"{self.spec.entity_table} that do not exist at the test cut-off, {show_instant(self.splits.test)}, "
                 f"where a {protocol} database ends",
-                "say protocol rolling",
+                'say --protocol rolling, in Python protocol="rolling"',
             )
         task = replace(self, past_labels=past_labels, protocol=protocol)
         task.__dict__["vault"] = self.vault  # every opening is written down in one place
@@ -279,17 +280,32 @@ class Task:
             return rows
         if self.spec.kind == "forecast" and self.labels is None:
             return forecast_labels(self.spec, self.full_database, self.splits, split)
-        labels = self.labels
-        if labels is None and self.spec.kind == "autocomplete":
-            labels = column_labels(self.spec, self.full_database)
-        if labels is None:
+        if self._label_table is None:
             raise TaskError(
                 "L01",
                 f'task "{self.name}" has no stored {split} labels and no way to make them',
                 "give `labels`",
             )
-        time = to_utc(labels[columns.time], f'task "{self.name}", column {columns.time}').ns
-        return labels.filter(pa.array(split_of_labels(time, self.spec.lag, self.splits)[split]))
+        labels, belongs_to = self._label_table
+        return labels.filter(pa.array(belongs_to[split]))
+
+    @cached_property
+    def _label_table(self) -> tuple[pa.Table, dict[Split, NDArray[np.bool_]]] | None:
+        """The label rows of all splits, where they are given or a column, and which belong to which."""
+        labels, time = self.labels, self.label_columns.time
+        if labels is None and self.spec.kind == "autocomplete":
+            labels = column_labels(self.spec, self.full_database)
+        if labels is None:
+            return None
+        times = to_utc(labels[time], f'task "{self.name}", column {time}').ns
+        return labels, split_of_labels(times, self.spec.lag, self.splits)
+
+    @property
+    def num_waiting(self) -> int:
+        """How many label rows belong to no split: they begin before a cut-off, and are known only after it."""
+        if self._label_table is None or self.stored:
+            return 0
+        return int((~np.any(list(self._label_table[1].values()), axis=0)).sum())
 
     def _check_split(self, rows: pa.Table, split: Split) -> None:
         """Refuses stored label rows that do not belong to their split: the future must not be learned from."""
@@ -314,10 +330,11 @@ class Task:
         _check_choice(split, SPLITS, "the split")
         if split not in self._seeds:
             where = f'task "{self.name}", {split}'
-            rows = self.label_rows(split)
+            is_made = self.spec.kind == "forecast" and self.labels is None and split not in self.stored
             self._seeds[split] = to_seeds(
-                rows, self.spec, self.full_database, self.classes, self.on_early_seed, where
-            )
+                self.label_rows(split), self.spec, self.full_database, self.classes, self.on_early_seed, where,
+                self.splits.test if is_made else None,
+            )  # fmt: skip
         return self._seeds[split]
 
 
@@ -340,6 +357,10 @@ def _splits(spec: TaskSpec, database: Database, labels: pa.Table | None) -> Spli
     test = spec.test_timestamp or database.schema.test_timestamp
     if val and test:
         return Splits(parse_instant(val, "val_timestamp"), parse_instant(test, "test_timestamp"))
+    if val or test:
+        given, absent = ("val", "test") if val else ("test", "val")
+        text = f'task "{spec.name}" has a {given}_timestamp and no {absent}_timestamp'
+        raise TaskError("C01", text, "give both, or none: then they are proposed")
     span = database.span
     if labels is not None:
         columns = LabelColumns.of(spec, database[spec.entity_table])

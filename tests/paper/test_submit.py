@@ -27,7 +27,7 @@ from quartet.paper.submit import RunFigures, _run_facts
 from quartet.runs import Run, fit
 from quartet.tasks import Task
 from tests.shared import shared_data
-from tests.tasks.small import CHURN, small_shop, write_small_shop
+from tests.tasks.small import CHURN, growing_shop, small_shop, write_small_shop
 
 TINY = Recipe.load(
     "small", width=16, heads=2, encoder_width=8, num_latents=2, num_archetypes=4, local_budget=20,
@@ -325,7 +325,7 @@ def test_no_runs_are_refused(task: Task, tmp_path: Path) -> None:
 
 def test_runs_of_other_data_are_refused(runs: list[Run], tmp_path: Path) -> None:
     other = Task.from_sql(small_shop(rng_seed=1), **CHURN)
-    with pytest.raises(UsageError, match=r"C05.*the data of .* has changed"):
+    with pytest.raises(UsageError, match=r"C05.*the data of .* have changed"):
         write_submission(runs, other, tmp_path)
 
 
@@ -370,8 +370,14 @@ def test_rows_that_were_left_out_are_an_error_here() -> None:
         BoardTask.of(labelled(TIMES, FEW, [0, 1, 0, 1, 0, None]))
 
 
+def test_entities_that_are_new_since_the_cut_off_are_no_rows_of_the_board() -> None:
+    task = growing_shop()
+    assert [finding.code for finding in task.findings("test")] == ["T17"]
+    assert len(BoardTask.of(task).pairs["test"]) == len(task.seeds("test"))
+
+
 def test_a_pair_that_stands_twice_is_an_error_here() -> None:
-    with pytest.raises(DataError, match=r"B04\] the test table .* has 3 rows for 2 pairs"):
+    with pytest.raises(DataError, match=r"L10\].*1 seeds occur twice"):
         BoardTask.of(labelled([*TIMES, TIMES[-1]], [*FEW, FEW[-1]], [0, 1, 0, 1, 0, 1, 1]))
 
 
@@ -502,6 +508,17 @@ def told(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, str, 
             main()
     shown = capsys.readouterr()
     return int(end.value.code or 0), shown.out, shown.err
+
+
+def test_a_run_brings_its_schema_along(
+    source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    schema = {"tables": {"orders": {"kinds": {"amount": "unused"}}}}
+    model = fit(Task.load(Database.load(source, schema), "churn"), "lightgbm", runs=tmp_path, listener=SILENT)
+    model.evaluate(listener=SILENT)
+    code, out, err = told(capsys, "submit", model.run.folder, "--out", tmp_path / "board")
+    assert code == 0, err
+    assert "mean of 1 " in out
 
 
 def test_the_command_writes_and_checks(

@@ -37,6 +37,8 @@ PLANTED: dict[str, Any] = {
     "shipped_text": pa.array(
         np.datetime_as_string((START + CREATED + 9 * DAY).astype("datetime64[ns]"), "s"), mask=~HAS_SHIPPED
     ),
+    # written down two days after the last order
+    "arrived": dates(CREATED + 9 * DAY, CREATED + 7 * DAY < DAYS * DAY),
     "returned_at": dates(CREATED + KEPT * DAY, HAS_COME_BACK),
     "status": pa.array(np.where(HAS_COME_BACK, "returned", np.where(HAS_SHIPPED, "shipped", "open"))),
     "days_kept": pa.array(KEPT, mask=~HAS_COME_BACK),

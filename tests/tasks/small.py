@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ import yaml
 
 from quartet.database import FACTS, Database, ForeignKey, TableSchema, TimeColumn
 from quartet.database.schema import Schema
-from quartet.tasks import write_relbench
+from quartet.tasks import Task, write_relbench
 
 DAY = 86_400 * 10**9
 START = int(np.datetime64("2023-01-01", "ns").astype(np.int64))
@@ -74,3 +75,21 @@ def small_shop(rng_seed: int = 0, **extra_customer_columns: object) -> Database:
         name="small",
     )
     return Database.build(tables, schema)
+
+
+def growing_shop() -> Task:
+    """Churn in a small shop where a customer joins every nine days, asked at four times of validation and of test."""
+    shop = small_shop()
+    joined = pa.array(START + DAY * np.maximum(0, np.arange(40) - 8) * 9, pa.timestamp("ns"))
+    customers = shop["customers"].data.append_column("joined", joined)
+    schema = replace(shop.schema.tables["customers"], time=TimeColumn("joined"))
+    database = Database.build(
+        {"customers": customers, "orders": shop["orders"].data},
+        replace(shop.schema, tables={**shop.schema.tables, "customers": schema}),
+    )
+    sql = """
+        SELECT t.timestamp, c.customer, CAST(COUNT(o."order") = 0 AS BIGINT) AS churned
+        FROM timestamps t JOIN customers c ON c.joined <= t.timestamp LEFT JOIN orders o ON o.customer = c.customer
+        AND o.bought > t.timestamp AND o.bought <= t.timestamp + INTERVAL '{timedelta}' GROUP BY ALL
+    """
+    return Task.from_sql(database, **(CHURN | {"sql": sql, "num_eval_timestamps": 4}))

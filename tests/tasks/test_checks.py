@@ -121,8 +121,11 @@ def test_a_copy_is_found_for_regression_too() -> None:
 
 
 def test_the_target_is_said_to_be_removed() -> None:
-    notes = [f.message for f in lint(autocomplete(with_order_columns(), "amount", "regression"))]
-    assert notes == ['column "amount" is the target and was removed from features']
+    """And that rows which are filled in do not exist before they are asked about."""
+    notes = {f.code: f.message for f in lint(autocomplete(with_order_columns(), "amount", "regression"))}
+    assert notes.keys() == {"L03", "T17"}
+    assert notes["L03"] == 'column "amount" is the target and was removed from features'
+    assert "judged under the rolling protocol" in notes["T17"]
 
 
 def test_late_filled_links_are_found() -> None:

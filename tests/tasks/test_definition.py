@@ -53,6 +53,15 @@ def test_labels_that_look_past_their_window_are_refused(after: str, upto: str) -
         counting(after, upto).check()
 
 
+def test_labels_to_learn_from_are_made_without_what_comes_after_the_test_cut_off() -> None:
+    """Even of SQL that reads all rows, which no check has seen yet."""
+    task = counting(T, "TIMESTAMP '2100-01-01'")
+    known = task.full_database.upto(task.splits.test)
+    for split in ("train", "val"):
+        made = forecast_labels(task.spec, task.full_database, task.splits, split)
+        assert made.equals(forecast_labels(task.spec, known, task.splits, split))
+
+
 def test_labels_that_are_made_past_their_window_alone_are_refused() -> None:
     """Without the rows after the window there is not one entity left to compare."""
     sql = """
@@ -70,6 +79,14 @@ def test_labels_that_look_at_the_past_are_told() -> None:
     assert "labels depend on rows of orders that are known at the prediction time" in finding.message
     assert "0 became 1" in finding.message
     assert finding.count
+
+
+def test_labels_that_are_known_already_are_told() -> None:
+    """Nothing after t decides them; how long ago the last order was tells all, and is no leak."""
+    found = counting(f"{T} - INTERVAL '10 days'", T).check()
+    (finding,) = (finding for finding in found if finding.code == "L21")
+    assert "depends on rows after the prediction time" in finding.message
+    assert "L04" not in {finding.code for finding in found}
 
 
 def test_rows_that_are_late_make_no_label_unless_it_waits_for_them() -> None:
@@ -132,6 +149,12 @@ def test_a_label_is_used_once_it_is_known(days: int) -> None:
     assert task.spec.known_at(val.max()) <= task.splits.test
     assert (np.diff(np.unique(train)) == 10 * DAY).all()
     assert task.spec.known_at(task.seeds("test").time.max()) <= task.full_database.span[1]  # type: ignore[index]
+
+
+@pytest.mark.parametrize("given", ["val_timestamp", "test_timestamp"])
+def test_one_cut_off_alone_is_refused(given: str) -> None:
+    with pytest.raises(TaskError, match=rf"C01\].* has a {given} and no .*Fix: give both, or none"):
+        Task.from_sql(small_shop(), **(CHURN | {given: "2023-09-01"}))
 
 
 def test_labels_that_are_known_too_late_leave_no_room() -> None:

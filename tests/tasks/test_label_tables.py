@@ -17,8 +17,8 @@ import pytest
 from quartet.database import FACTS, Database, TableSchema
 from quartet.database.schema import Schema
 from quartet.errors import QuartetError, TaskError
-from quartet.tasks import Task
-from tests.tasks.small import CHURN, DAY, START, small_shop
+from quartet.tasks import SPLITS, Task
+from tests.tasks.small import CHURN, DAY, START, growing_shop, small_shop
 
 CUTS = {"val_timestamp": "2023-05-01", "test_timestamp": "2023-07-01"}
 WORDS = {
@@ -221,6 +221,27 @@ def test_labels_about_nobody_and_labels_of_nothing_are_counted() -> None:
         f'warning[L11] task "churn", train: {2 * windows} of {rows - windows} rows name entities that are not in '
         '"customers" (Nobody, None, Nobody) and are left out',
     ]
+
+
+def test_rows_that_wait_for_their_labels_across_a_cut_off_are_counted() -> None:
+    made = Task.from_sql(small_shop(), **CHURN)
+    labels = pa.concat_tables([made.label_rows(split) for split in SPLITS])
+    words = {word: value for word, value in CHURN.items() if word != "sql"} | CUTS
+    task = Task.from_labels(small_shop(), labels, **words)
+    (finding,) = (finding for finding in task.check() if finding.code == "L26")
+    assert finding.count == labels.num_rows - sum(len(task.seeds(split)) for split in SPLITS) > 0
+    with pytest.raises(
+        TaskError, match=r"L05\] there are no training labels \([\d,]+ label rows belong to no split"
+    ):
+        Task.from_labels(small_shop(), labels, **words, known_after="900 days").check()
+
+
+def test_entities_that_are_new_since_the_test_cut_off_are_left_out_and_counted() -> None:
+    task = growing_shop()
+    (finding,) = task.findings("test")
+    assert finding.code == "T17"
+    assert finding.count == task.label_rows("test").num_rows - len(task.seeds("test")) > 0
+    assert task.num_new_entities == 0
 
 
 @pytest.mark.parametrize(

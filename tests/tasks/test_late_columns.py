@@ -34,6 +34,7 @@ def test_a_clean_database_has_none() -> None:
     [
         ("shipped", {"D03"}),
         ("shipped_text", {"D03"}),
+        ("arrived", {"D03"}),
         ("returned_at", {"D03", "L04"}),
         ("status", {"L04"}),
         ("days_kept", {"L04"}),

@@ -23,7 +23,7 @@ from quartet.times import DAY, NEVER, STATIC, show_length, to_utc
 
 _FEW = 10  # rows; fewer prove nothing
 _SHARE = 0.05  # of the dates
-_PLANNED = 0.2  # of the dates that should lie beyond the end of the data, if they were planned, do
+_PLANNED = 0.5  # of the dates that should lie beyond the end of the data, if they were planned, do
 _PARTS = (20, 100, 500)  # of the rows in order of time: what takes long to fill in, and what does not
 _SMALLEST_PART = 10  # rows
 _DROP = 0.7  # as many cells are filled in the last part, at most, as in the emptiest of the older ones

@@ -100,7 +100,7 @@ def test_json_is_one_object_a_line_and_nothing_else(followed: Any, model: Traine
         "validation": best["validation"],
     }
     assert Path(end["run"]).resolve() == model.folder.resolve()
-    assert [line.split()[0] for line in followed.stderr.splitlines()] == ["warning[L09]"]
+    assert [line.split()[0] for line in followed.stderr.splitlines()] == ["warning[L09]", "note[L24]"]
 
 
 @pytest.mark.parametrize("name", ["lightgbm", "quartet"])

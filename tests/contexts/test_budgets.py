@@ -88,7 +88,7 @@ def true_distances(twin: Twin, seed: int, time: int, config: SamplingConfig) -> 
     """How many visible links away from the seed each row is."""
     found, ring = {seed: 0}, [seed]
     while ring:
-        beside = [v for u in ring for v in twin.visible(u, time, config.time_rule)]
+        beside = [v for u in ring for v in twin.visible_to(seed, u, time, config.time_rule)]
         ring = [v for v in dict.fromkeys(beside) if v not in found]
         found |= dict.fromkeys(ring, max(found.values()) + 1)
     return found
@@ -103,7 +103,7 @@ def assert_lists(
     assert len(set(recent)) == len(recent) <= config.temporal_budget
     assert seed not in alike
     if config.collab_hops == 2:
-        assert not set(alike) & set(twin.visible(seed, time, config.time_rule))
+        assert not set(alike) & set(twin.visible_to(seed, seed, time, config.time_rule))
     else:
         assert {twin.nodes[row].table for row in alike} <= {twin.nodes[seed].table}
     if not config.has("collab"):

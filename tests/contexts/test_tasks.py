@@ -175,7 +175,10 @@ def test_the_picture_shows_every_row_and_edge(task: Task, graph: TemporalGraph) 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["walk_lenght=5"], 'error[C01] unknown field "walk_lenght" (did you mean "walk_length"?)'),
+        (
+            ["walk_lenght=5"],
+            'error[C01] unknown field "walk_lenght" of a recipe (did you mean "walk_length"?)',
+        ),
         (["walk_length"], 'error[C01] "walk_length" is not of the form field=value'),
         (["local_budget=1"], "error[C02] local_budget is 1. Fix: give a whole number from 2 to 32,768"),
         (["restart_prob=1.5"], "error[C02] restart_prob is 1.5. Fix: give a number from 0 to below 1"),

@@ -46,7 +46,7 @@ def churn() -> tuple[Task, FeatureTable, CountTrees]:
 
 def test_the_model_learns_who_orders_often(churn: tuple[Task, FeatureTable, CountTrees]) -> None:
     task, _, model = churn
-    scores = model.predict(task.under("frozen").asked_seeds("test"))
+    scores = model.predict(task.under("auto").asked_seeds("test"))
     assert measures(task.spec.type, task.vault.open("test"), scores)["roc_auc"].low > 0.55  # type: ignore[operator,arg-type]
 
 
@@ -152,7 +152,7 @@ def test_counts_reach_the_floor(dataset: str) -> None:
     for name, floor in FLOORS[dataset].items():
         task = Task.load(database, name)
         model = CountTrees.fit(task, FeatureTable.fit(task.database, task.splits.val))
-        scores = model.predict(task.under("frozen").asked_seeds("test"))
+        scores = model.predict(task.under("auto").asked_seeds("test"))
         target = np.asarray(task.vault.open("compare with the floor"))
         train = np.asarray(task.seeds("train").target) if task.spec.type == "regression" else None
         found = measures(task.spec.type, target, scores, train_target=train, num_resamples=0)

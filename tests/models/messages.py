@@ -45,6 +45,9 @@ class Asked:
     batch: TokenBatch
 
 
+GROUP_TOKENS = 96  # of a group: three seeds, however short their contexts
+
+
 def asked(
     name: str,
     database: Database | None = None,
@@ -60,7 +63,9 @@ def asked(
     chosen = config.changed(branches=()).sampling(SAMPLERS[sampler])
     node, time = map(np.array, zip(*seeds, strict=True))
     features = RandomFeatures.of(graph)
-    batch = Tokenizer(graph, features, group_tokens=48)(sample(graph, Seeds(node, time, None), chosen))  # type: ignore[arg-type]
+    batch = Tokenizer(graph, features, group_tokens=GROUP_TOKENS)(
+        sample(graph, Seeds(node, time, None), chosen)
+    )  # type: ignore[arg-type]
     torch.manual_seed(0)
     config = config.changed(architecture=name)
     schema = ModelSchema(features.layouts, chosen.num_hops, 2, table_links(database))

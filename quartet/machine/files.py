@@ -106,11 +106,11 @@ def write_checksums(folder: Path) -> None:
     (folder / _CHECKSUMS).write_text(json.dumps(sums, indent=1), encoding="utf-8")
 
 
-def check_checksums(folder: Path, fix: str) -> None:
-    """Raises error C06 where a file of a folder is damaged, absent or without its checksum."""
+def check_checksums(folder: Path, fix: str, *names: str) -> None:
+    """Raises error C06 where a file of a folder, or one of those named, is damaged, absent or without its checksum."""
     sums: dict[str, str] = json.loads((folder / _CHECKSUMS).read_text(encoding="utf-8"))
     read = {path.name for path in folder.iterdir() if path.suffix in _CHECKED}
-    for name in sorted({*sums, *read} - {_CHECKSUMS}):
+    for name in names or sorted({*sums, *read} - {_CHECKSUMS}):
         if not (folder / name).is_file() or _digest(folder / name) != sums.get(name):
             raise IntegrityError("C06", f"{folder / name} is damaged or absent", fix)
 

@@ -154,7 +154,7 @@ class Run:
     def predictions(self, split: Split) -> pa.Table:
         folder = self.folder / "predictions"
         with self._intact(f"predictions/{split}.parquet"):
-            check_checksums(folder, "train again, or copy the run again")
+            check_checksums(folder, "train again, or copy the run again", f"{split}.parquet")
             return pq.read_table(folder / f"{split}.parquet", page_checksum_verification=True)
 
     def keep(self, fitted: Fitted, data: TrainingData) -> Checkpoint:

@@ -21,6 +21,7 @@ from quartet.errors import DataError, IntegrityError, QuartetError, UsageError
 from quartet.evaluation import measures
 from quartet.findings import Finding
 from quartet.listener import SILENT, Listener
+from quartet.machine import write_checksums
 from quartet.paper import check_submission, summary, write_submission
 from quartet.paper.board import BoardTask, read_predictions, to_pairs, write_predictions
 from quartet.paper.submit import RunFigures, _run_facts
@@ -279,6 +280,7 @@ def no_predictions(runs: list[Run]) -> None:
 def other_rows(runs: list[Run]) -> None:
     path = runs[1].folder / "predictions" / "test.parquet"
     pq.write_table(pq.read_table(path).slice(1), path)
+    write_checksums(path.parent)
 
 
 def no_numbers(runs: list[Run]) -> None:
@@ -288,6 +290,7 @@ def no_numbers(runs: list[Run]) -> None:
     scores[3], scores[5] = None, float("nan")
     place = table.column_names.index("score")
     pq.write_table(table.set_column(place, "score", pa.array(scores, pa.float64())), path)
+    write_checksums(path.parent)
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,12 @@
 """Features: the cells of a database as numbers, fitted on what was known at a cut-off, and columns of a seed."""
 
-from quartet.features.aggregates import CODE, RelationalColumns, SeedColumns
+from quartet.features.aggregates import RelationalColumns, is_world
 from quartet.features.arrays import CALENDAR, Bags, TableFeatures, TableLayout, rows_of
+from quartet.features.counts import SeedColumns
 from quartet.features.describe import describe
 from quartet.features.kinds import ColumnKind, inspected_kinds
 from quartet.features.statistics import FeatureStatistics
+from quartet.features.summed import CODE
 from quartet.features.table import FeatureTable
 from quartet.features.timeline import Timeline
 
@@ -22,5 +24,6 @@ __all__ = [
     "Timeline",
     "describe",
     "inspected_kinds",
+    "is_world",
     "rows_of",
 ]

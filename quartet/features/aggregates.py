@@ -1,192 +1,319 @@
-"""What a seed looks like at its time, in columns: the cells of its row, and those of the rows around it.
+"""RelationalColumns: what a seed looks like at its time, in columns: the cells of its row, and of the rows around it.
 
-`RelationalColumns` looks up to two links far, and from a parent two links down:
+They look up to two links far, and from a parent two links down. Windows are counted in units of the task's horizon:
 
-    results by driverId: 90 days                               how many children are visible, and since when
-    results by driverId -> points: mean of the last 12         what they hold, on average
+    results by driverId: last 120 days                         how many children are visible, and since when
+    results by driverId -> points: mean of the last 12         what they hold, together
     results by driverId, raceId -> races -> round: latest      what their other parents hold
-    orders by customer, items by order -> price: mean          what their children hold
+    orders by customer, items by order -> price: sum of 8 days what their children hold
     teamId -> teams, founded (number)                          what its parent holds
     teamId -> teams, leagueId -> leagues, level (number)       what a parent's parent holds
     teamId -> teams, results by teamId -> points: mean         what a parent's children hold, by then
-    teamId -> teams, results by teamId, laps by resultId: all  and their children
+    known_labels by entity -> label: 2 before the latest       earlier labels, one by one, and how old they are
+    world: results -> points: mean of 30 days                  what all rows of a table held lately
 
-Where nothing is visible a column is NaN. About `MOST_AVERAGES` averages are made in all: at the end of each path the
-same number of cells is averaged, numbers first, then the most frequent values of each category. Texts and sets of
-categories are not looked at. `SeedColumns` looks at no value of another row: it only counts links.
+Where nothing is visible a column is NaN. About `MOST_SUMMARIES` summaries are made in all: at the end of each path the
+same number of cells is looked at. No column tells the date: a tree cannot know what comes after the last it has seen.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from quartet.causal import TimeRule, visible
 from quartet.database import Database, Relation
-from quartet.features.arrays import TableFeatures
-from quartet.features.paths import RECENT, Events, Path, events_below
+from quartet.features.counts import time_columns
+from quartet.features.paths import Events, Path, events_below
+from quartet.features.summed import Summed, TableCells, table_cells
 from quartet.features.table import FeatureTable
-from quartet.features.timeline import Columns, Ints, Timeline, days_since
-from quartet.tasks import Seeds
-from quartet.times import DAY, NEVER
+from quartet.features.timeline import Columns, Ints, days_since
+from quartet.tasks import KNOWN_LABELS, Seeds
+from quartet.times import DAY, STATIC
 
-MOST_AVERAGES = 1000
-CODE = " (code)"  # how the name of a column ends whose numbers have no order
+MOST_SUMMARIES = 1000
+_WORLD = "world: "
 _MOST_UPS = 2
-_ANY = "any"
+_MOST_LAGS = 5
+_MOST_WORLD = 8  # cells of a table whose means over all rows are told
+_UNITS_OF_A_SPAN = 100  # where a task has no horizon
+
+Matrix = NDArray[np.float32]
+
+
+class Block(Protocol):
+    """Some columns of a seed that are made together."""
+
+    @property
+    def names(self) -> list[str]: ...
+
+    def fill(self, rows: Ints, times: Ints, rule: TimeRule, out: Matrix, threads: int) -> None:
+        """Fills the (S, names) columns of rows of the entity table at times."""
 
 
 @dataclass(frozen=True, eq=False)
 class RelationalColumns:
-    """What trees see of a seed: its place in the calendar, and what is visible from its entity."""
+    """What trees and the tower see of a seed: its place in the calendar, and what is visible from its entity."""
 
     first_node: int
-    entity: _Surroundings
     rule: TimeRule
-    num_averaged: int  # cells of each path
+    blocks: tuple[Block, ...]
 
     @staticmethod
     def of(
-        database: Database, table: str, features: FeatureTable, rule: TimeRule = "<="
+        database: Database, table: str, features: FeatureTable, rule: TimeRule = "<=", horizon: int = 0
     ) -> RelationalColumns:
-        entity = _Surroundings.of(database, features, table, rule)
-        averages_of_a_cell = 3 + len(RECENT)
-        num_averaged = max(1, MOST_AVERAGES // (averages_of_a_cell * max(1, entity.num_paths)))
-        return RelationalColumns(database.offsets[table], entity, rule, num_averaged)
+        """Returns the columns of a table's rows; `horizon`, in nanoseconds, is the unit of their windows."""
+        unit = horizon or _unit(database, features.statistics.cutoff)
+        cells = table_cells(database, features)
+        around = list(_around(database, cells, table, rule, unit))
+        world = list(_world(database, cells, unit))
+        most = _most_cells([block for block in around if isinstance(block, _PathBlock)])
+        blocks: list[Block] = [_Calendar(database[table].known_at)]
+        blocks += [block.looking_at(most) if isinstance(block, _PathBlock) else block for block in around]
+        return RelationalColumns(database.offsets[table], rule, tuple(blocks + world))
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        return tuple(name for block in self.blocks for name in block.names)
+
+    def matrix(self, seeds: Seeds, wanted: Collection[str] | None = None, threads: int = 1) -> Matrix:
+        """Returns the (S, names) columns of seeds; those of blocks of which none is wanted are left NaN."""
+        rows, place = seeds.node - self.first_node, 0
+        out = np.full((len(seeds), len(self.names)), np.nan, np.float32)
+        for block in self.blocks:
+            names = block.names
+            if wanted is None or not wanted.isdisjoint(names):  # type: ignore[attr-defined]
+                block.fill(rows, seeds.time, self.rule, out[:, place : place + len(names)], threads)
+            place += len(names)
+        return out
 
     def of_seeds(self, seeds: Seeds) -> Columns:
-        rows = seeds.node - self.first_node
-        calendar = _time_columns(self.entity.known_at[rows], seeds.time)
-        return calendar | self.entity.columns(rows, seeds.time, self.rule, self.num_averaged)
+        return dict(zip(self.names, self.matrix(seeds).T, strict=True))
+
+
+def is_world(name: str) -> bool:
+    """Returns whether a column tells the same of all seeds of a time."""
+    return name.startswith(_WORLD)
+
+
+def _unit(database: Database, cutoff: int) -> int:
+    """Returns the unit of a task without a horizon: a part of the time from the first row to the cut-off."""
+    first = [
+        table.known_at[table.known_at != STATIC].min(initial=cutoff) for table in database.tables.values()
+    ]
+    return max(DAY, (cutoff - int(min(first))) // _UNITS_OF_A_SPAN // DAY * DAY)
 
 
 @dataclass(frozen=True, eq=False)
-class SeedColumns:
-    """What the rule "LightGBM on counts" sees of a seed: its own cells, its place in the calendar, counts of links.
+class _Calendar:
+    """Where a seed stands in the year, the week and the day, and how old its row is."""
 
-    For each relation that leads to the entity table, and for all together: how many linked rows are visible at the
-    seed's time, how many of them are recent, and how long ago the last one came.
-    """
-
-    first_node: int
     known_at: Ints
-    features: TableFeatures
-    timelines: Mapping[str, Timeline]  # relations that lead to the table, and all of them
-    parents: Mapping[str, Ints]  # relations that start from it: when the row that each row names is known
-
-    @staticmethod
-    def of(database: Database, table: str, features: FeatureTable) -> SeedColumns:
-        timelines, parents = {}, {}
-        nodes, times = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
-        for relation in database.relations:
-            # One column may name rows of two tables, or one row by two of its columns.
-            label = f"{relation.table}.{relation.foreign_key.distinct_label} -> {relation.parent}"
-            if relation.parent == table:
-                events = Events.children(database, relation)
-                timelines[label] = Timeline.of(events.about, events.known_at)
-                nodes.append(events.about)
-                times.append(events.known_at)
-            if relation.table == table:  # never, where a row names none
-                parents[label] = np.append(database[relation.parent].known_at, NEVER)[relation.rows]
-        timelines[_ANY] = Timeline.of(np.concatenate(nodes), np.concatenate(times))
-        return SeedColumns(
-            database.offsets[table], database[table].known_at, features.tables[table], timelines, parents
-        )
-
-    def of_seeds(self, seeds: Seeds) -> Columns:
-        """Returns all columns, the category codes first."""
-        rows = seeds.node - self.first_node
-        columns = _own_columns(self.features, rows) | _time_columns(self.known_at[rows], seeds.time)
-        for label, timeline in self.timelines.items():
-            columns |= timeline.counts(label, rows, seeds.time)
-        for label, known_at in self.parents.items():
-            columns[f"{label}: named"] = visible(known_at[rows], seeds.time)
-        return columns
-
-    def matrix(self, seeds: Seeds) -> NDArray[np.float32]:
-        return np.column_stack(list(self.of_seeds(seeds).values())).astype(np.float32)
-
-
-def _own_columns(features: TableFeatures, rows: Ints) -> Columns:
-    """Returns the category codes and the numbers of some rows."""
-    layout = features.layout
-    codes = {name + CODE: features.categories[rows, at] for at, name in enumerate(layout.categories)}
-    return codes | {f"{name} (number)": features.numbers[rows, at] for at, name in enumerate(layout.numbers)}
-
-
-def _time_columns(known_at: Ints, times: Ints) -> Columns:
-    """Returns where a seed stands in the calendar, and how old its row is."""
-    days = times // DAY
-    return {
-        "day": days,
-        "month": times.astype("datetime64[ns]").astype("datetime64[M]").astype(np.int64) % 12,
-        "weekday": (days + 3) % 7,  # the epoch began on a Thursday
-        "hour": times % DAY * 24 / DAY,
-        "age in days": days_since(known_at, times),
-    }
-
-
-@dataclass(frozen=True, eq=False)
-class _Surroundings:
-    """What can be seen from the rows of a table: themselves, paths that begin with their children, their parents."""
-
-    label: str
-    table: str
-    known_at: Ints
-    features: FeatureTable
-    dates: Mapping[str, NDArray[np.float64]]  # columns that hold dates, as days, NaN where there is none
-    paths: tuple[Path, ...]
-    parents: tuple[tuple[Relation, _Surroundings], ...]
-
-    @staticmethod
-    def of(
-        database: Database, features: FeatureTable, table: str, rule: TimeRule, ups: int = 0, label: str = ""
-    ) -> _Surroundings:
-        """Returns what can be seen from a table that is itself so many links above the entity.
-
-        The entity's own row is known at its time even under the rule that shows no other row of that time.
-        """
-        paths, parents = [], []
-        if ups < _MOST_UPS:
-            counts_parent = bool(ups) or rule == "<="
-            below = events_below(database, table, label, not ups, counts_parent)
-            paths = [Path.of(events) for events in below]
-            for relation in (relation for relation in database.relations if relation.table == table):
-                above = f"{label}{relation.foreign_key.distinct_label} -> {relation.parent}, "
-                parent = _Surroundings.of(database, features, relation.parent, rule, ups + 1, above)
-                parents.append((relation, parent))
-        known_at, data = database[table].known_at, database[table].data
-        dates = {name: _days(data[name]) for name in features.statistics.tables[table].of("time")}
-        return _Surroundings(label, table, known_at, features, dates, tuple(paths), tuple(parents))
 
     @property
-    def num_paths(self) -> int:
-        return len(self.paths) + sum(parent.num_paths for _, parent in self.parents)
+    def names(self) -> list[str]:
+        return list(time_columns(self.known_at[:0], self.known_at[:0]))
 
-    def columns(self, rows: Ints, times: Ints, rule: TimeRule, num_averaged: int) -> Columns:
-        """Returns what is visible from each row at its time, the row itself included; of parents, NaN if none is."""
-        own = _own_columns(self.features.tables[self.table], rows)
-        own |= {f"days since {name}": times / DAY - days[rows] for name, days in self.dates.items()}
-        columns = {self.label + name: cells for name, cells in own.items()}
-        for path in self.paths:
-            columns |= path.columns(self.features, rows, times, rule, num_averaged)
-        for relation, parent in self.parents:
-            named = relation.rows[rows]
-            seen = named >= 0
-            seen[seen] = visible(parent.known_at[named[seen]], times[seen], rule)
-            above = parent.columns(named[seen], times[seen], rule, num_averaged)
-            above[f"{parent.label}days since"] = days_since(parent.known_at[named[seen]], times[seen])
-            for name, cells in above.items():
-                columns[name] = np.full(len(rows), np.nan, np.float32)
-                columns[name][seen] = cells
-        return columns
+    def fill(self, rows: Ints, times: Ints, rule: TimeRule, out: Matrix, threads: int) -> None:  # noqa: ARG002
+        out[:] = np.column_stack(list(time_columns(self.known_at[rows], times).values()))
 
 
-def _days(column: pa.ChunkedArray) -> NDArray[np.float64]:
-    """Returns the days of dates since 1970, in UTC, NaN where there is none: not their calendar, which has an end."""
-    days = column.to_numpy().astype("datetime64[D]")
-    return np.where(np.isnat(days), np.nan, days.astype(np.int64))
+@dataclass(frozen=True)
+class _Way:
+    """The way from an entity up to a row: a link after the other. Each must be visible."""
+
+    label: str = ""
+    links: tuple[tuple[Relation, Ints], ...] = ()  # and when each row above is known
+
+    def above(self, relation: Relation, known_at: Ints) -> _Way:
+        label = f"{self.label}{relation.foreign_key.distinct_label} -> {relation.parent}, "
+        return _Way(label, (*self.links, (relation, known_at)))
+
+    def follow(self, rows: Ints, times: Ints, rule: TimeRule) -> Ints:
+        """Returns the rows at its end, -1 where there is none that is visible."""
+        for relation, known_at in self.links:
+            named = np.full(len(rows), -1)
+            named[rows >= 0] = relation.rows[rows[rows >= 0]]
+            there = np.flatnonzero(named >= 0)
+            named[there[~visible(known_at[named[there]], times[there], rule)]] = -1
+            rows = named
+        return rows
+
+
+_HERE = _Way()
+
+
+@dataclass(frozen=True, eq=False)
+class _OwnBlock:
+    """What a row shows of itself: the entity's, or that of a parent with how long it has been known."""
+
+    way: _Way
+    cells: TableCells
+
+    @cached_property
+    def names(self) -> list[str]:
+        own = [*self.cells.own, *(f"days since {name}" for name in self.cells.dates)]
+        return [self.way.label + name for name in own + ["days since"] * bool(self.way.links)]
+
+    def fill(self, rows: Ints, times: Ints, rule: TimeRule, out: Matrix, threads: int) -> None:  # noqa: ARG002
+        rows = self.way.follow(rows, times, rule)
+        seen = rows >= 0
+        rows, times = rows[seen], times[seen]
+        columns: list[NDArray[Any]] = [cells[rows] for cells in self.cells.own.values()]
+        columns += [times / DAY - days[rows] for days in self.cells.dates.values()]
+        if self.way.links:
+            columns.append(days_since(self.cells.table.known_at[rows], times))
+        for place, column in enumerate(columns):
+            out[seen, place] = column
+            out[~seen, place] = np.nan
+
+
+@dataclass(frozen=True, eq=False)
+class _PathBlock:
+    """What the rows at the end of a path hold together."""
+
+    way: _Way
+    path: Path
+    cells: TableCells
+    most: int = 0
+
+    def looking_at(self, most: int) -> _PathBlock:
+        return _PathBlock(self.way, self.path, self.cells, most)
+
+    @cached_property
+    def summed(self) -> Summed:
+        return Summed(self.cells, self.most)
+
+    @cached_property
+    def names(self) -> list[str]:
+        return self.path.names(self.summed)
+
+    def fill(self, rows: Ints, times: Ints, rule: TimeRule, out: Matrix, threads: int) -> None:
+        self.path.fill(self.summed, self.way.follow(rows, times, rule), times, rule, out, threads)
+
+
+@dataclass(frozen=True, eq=False)
+class _LagBlock:
+    """The latest labels of the entity, one by one, and how many days each has been known."""
+
+    path: Path
+    cells: TableCells
+
+    @cached_property
+    def _labels(self) -> Mapping[str, NDArray[np.float32]]:
+        return {name: cells for name, (cells, _) in self.cells.numbers.items()} | self.cells.flags
+
+    @cached_property
+    def names(self) -> list[str]:
+        what = [*self._labels, "days since"]
+        ways = ["the latest", *(f"{lag} before the latest" for lag in range(1, _MOST_LAGS))]
+        return [f"{self.path.label} -> {name}: {way}" for way in ways for name in what]
+
+    def fill(self, rows: Ints, times: Ints, rule: TimeRule, out: Matrix, threads: int) -> None:  # noqa: ARG002
+        cuts = self.path.timeline.cuts(rows, times, (), (), rule)
+        place = 0
+        for lag in range(1, _MOST_LAGS + 1):
+            at = cuts[:, -1] - lag
+            is_there = at >= cuts[:, 0]
+            for cells in self._labels.values():
+                out[is_there, place] = cells[self.path.shown[at[is_there]]]
+                place += 1
+            out[is_there, place] = days_since(self.path.timeline.time[at[is_there]], times[is_there])
+            place += 1
+
+
+@dataclass(frozen=True, eq=False)
+class _WorldBlock:
+    """What all rows of a table held lately, and whether there were more of them than before: the same for all seeds
+    of a time."""
+
+    path: Path
+    cells: TableCells
+
+    @cached_property
+    def summed(self) -> Summed:
+        return Summed(self.cells, _MOST_WORLD)
+
+    @cached_property
+    def _kept(self) -> list[int]:
+        """Returns which columns of the path are told: neither totals nor what grows with the database."""
+        return [
+            place
+            for place, name in enumerate(self.path.names(self.summed))
+            if " -> " in name
+            and (": mean of " in name or name.endswith(": trend"))
+            and "the last" not in name
+        ]
+
+    @cached_property
+    def names(self) -> list[str]:
+        names = self.path.names(self.summed)
+        rates = [
+            f"{self.path.label}: rows of {self.path.windows[i]} to {self.path.windows[i + 1]}" for i in (1, 2)
+        ]
+        return [*rates, *(names[place] for place in self._kept)]
+
+    def fill(self, rows: Ints, times: Ints, rule: TimeRule, out: Matrix, threads: int) -> None:  # noqa: ARG002
+        moments, place = np.unique(times, return_inverse=True)
+        path, everything = self.path, np.zeros(len(moments), np.int64)
+        columns = np.full((len(moments), len(path.names(self.summed))), np.nan, np.float32)
+        path.fill(self.summed, everything, moments, rule, columns, threads)
+        recent = columns[:, 1:5].astype(np.float64)  # counts of the windows
+        with np.errstate(divide="ignore", invalid="ignore"):
+            rates = [recent[:, i] / recent[:, i + 1] for i in (1, 2)]
+        out[:] = np.column_stack([*rates, columns[:, self._kept]])[place]
+
+
+def _around(
+    database: Database,
+    cells: Mapping[str, TableCells],
+    table: str,
+    rule: TimeRule,
+    unit: int,
+    way: _Way = _HERE,
+) -> Iterator[Block]:
+    """Yields what can be seen from a table at the end of a way: its rows, paths from their children, their parents.
+
+    The entity's own row is known at its time even under the rule that shows no other row of that time.
+    """
+    ups = len(way.links)
+    yield _OwnBlock(way, cells[table])
+    if ups >= _MOST_UPS:
+        return
+    counts_parent = bool(ups) or rule == "<="
+    for events in events_below(database, table, way.label, not ups, counts_parent):
+        path = Path.of(events, unit, is_near=events.is_near)
+        yield _PathBlock(way, path, cells[events.table])
+        if events.table == KNOWN_LABELS and events.is_near and not ups:
+            yield _LagBlock(path, cells[events.table])
+    for relation in (relation for relation in database.relations if relation.table == table):
+        above = way.above(relation, database[relation.parent].known_at)
+        yield from _around(database, cells, relation.parent, rule, unit, above)
+
+
+def _world(database: Database, cells: Mapping[str, TableCells], unit: int) -> Iterator[Block]:
+    """Yields the world columns of each table whose rows come in time."""
+    for name, table in database.tables.items():
+        dated = np.flatnonzero(table.known_at != STATIC)
+        if table.is_timed:
+            events = Events(
+                f"{_WORLD}{name}", name, np.zeros(len(dated), np.int64), dated, table.known_at[dated]
+            )
+            yield _WorldBlock(Path.of(events, unit, is_near=True), cells[name])
+
+
+def _most_cells(blocks: list[_PathBlock]) -> int:
+    """Returns how many cells of each path can be looked at so that there are not too many summaries."""
+    most, largest = 1, max((len(b.cells.numbers) + len(b.cells.flags) for b in blocks), default=1)
+    while most < largest:
+        names = (len(b.path.names(Summed(b.cells, most + 1))) for b in blocks)
+        if sum(names) > MOST_SUMMARIES:
+            break
+        most += 1
+    return most

@@ -1,31 +1,25 @@
-"""Paths of links that begin with the children of a row, and what the rows at their ends hold on average.
+"""Paths of links that begin with the children of a row, and what the rows at their ends hold together.
 
 Nothing counts before everything on the way to it is visible: a path is known when the last of its rows is.
-
-Averages come from running sums of whole numbers. These are exact, so a difference of two of them holds nothing of the
-rows outside, and neither the future nor the order of rows can change a bit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
 
 from quartet.causal import TimeRule
 from quartet.database import Database, Relation
-from quartet.features.arrays import FIRST_CODE
-from quartet.features.table import FeatureTable
-from quartet.features.timeline import Columns, Ints, Timeline
-from quartet.times import DAY
+from quartet.features.summed import MEAN, SUM, TREND, Summed
+from quartet.features.timeline import Ints, Timeline, days_since
+from quartet.times import show_length
 
-RECENT = (90, 365)  # days
+WINDOWS = (1, 2, 4, 12)  # in units, of which the task's horizon is one
 LAST = 12  # events, however long they take
-MOST_VALUES = 4
-_ONE = 2.0**24  # of the whole numbers that are summed: finer than the cells, whose sizes are below 2**5
+_BEGIN, _ONE, _TWO, _FOUR, _TWELVE, _LAST, _LATEST = range(7)  # the cuts of `Timeline.cuts`
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +32,7 @@ class Events:
     shown: Ints
     known_at: Ints
     is_count: bool = True  # whether each row is shown once, so that counting them says something
+    is_near: bool = False  # one link away
 
     @staticmethod
     def children(
@@ -52,7 +47,7 @@ class Events:
         if counts_parent:
             known_at = np.maximum(known_at, database[relation.parent].known_at[parent])
         label = f"{label}{relation.table} by {relation.foreign_key.distinct_label}"
-        return Events(label, relation.table, parent, child, known_at)
+        return Events(label, relation.table, parent, child, known_at, is_near=True)
 
     def below(self, database: Database, relation: Relation) -> Events:
         """Returns, instead of the rows that are shown, those which name them."""
@@ -96,64 +91,94 @@ def events_below(
                 yield children.above(database, relation)
 
 
-def _averaged_cells(features: FeatureTable, table: str) -> Iterator[tuple[str, NDArray[np.float32]]]:
-    """Yields the cells of a table that can be averaged over rows, by name: numbers, then 1 where a category has one
-    of its most frequent values. Of two values, the second says nothing more."""
-    cells = features.tables[table]
-    for place, name in enumerate(cells.layout.numbers):
-        yield name, cells.numbers[:, place]
-    for place, (name, column) in enumerate(features.statistics.tables[table].of("category").items()):
-        num_values = min(MOST_VALUES, max(1, len(column.vocabulary) - 1))
-        for number, value in enumerate(column.vocabulary[:num_values]):
-            yield f"{name} = {value}", (cells.categories[:, place] == FIRST_CODE + number).astype(np.float32)
-
-
 @dataclass(frozen=True, eq=False)
 class Path:
-    """Events in the order of time."""
+    """Events in the order of time, and how they are summed up: counts of them, and summaries of some of their cells."""
 
     label: str
     table: str
     timeline: Timeline
     shown: Ints  # in the order of the timeline
     is_count: bool
+    is_near: bool  # one link away: looked at more closely
+    unit: int  # nanoseconds
 
     @staticmethod
-    def of(events: Events) -> Path:
+    def of(events: Events, unit: int, is_near: bool = False) -> Path:
         timeline = Timeline.of(events.about, events.known_at)
-        return Path(events.label, events.table, timeline, events.shown[timeline.order], events.is_count)
+        shown = events.shown[timeline.order]
+        return Path(events.label, events.table, timeline, shown, events.is_count, is_near, unit)
 
-    def columns(
-        self, features: FeatureTable, rows: Ints, times: Ints, rule: TimeRule, num_averaged: int
-    ) -> Columns:
-        """Returns how many events of each row are visible at its time, and what they show on average."""
-        columns = self.timeline.counts(self.label, rows, times, rule) if self.is_count else {}
-        begin, end = self.timeline.until(rows, times, rule)
-        ranges = {"mean": (begin, end)}
-        for days in RECENT:
-            ranges[f"mean of {days} days"] = (self.timeline.until(rows, times - days * DAY, rule)[1], end)
-        ranges[f"mean of the last {LAST}"] = (self._last(rows, begin, end, LAST), end)
-        ranges["latest"] = (self._last(rows, begin, end, 1), end)
-        for name, values in islice(_averaged_cells(features, self.table), num_averaged):
-            for what, mean in range_means(values[self.shown], ranges).items():
-                columns[f"{self.label} -> {name}: {what}"] = mean
-        return columns
+    @property
+    def windows(self) -> list[str]:
+        return [show_length(number * self.unit) for number in WINDOWS]
 
-    def _last(self, rows: Ints, begin: Ints, end: Ints, count: int) -> Ints:
-        """Returns where the last `count` events of each range begin, or more where some came with the first."""
-        since = self.timeline.last_known(begin, np.maximum(end - count + 1, np.minimum(begin + 1, end)))
-        return np.minimum(self.timeline.until(rows, since, "<")[1], end)
+    @property
+    def count_names(self) -> list[str]:
+        names = [
+            "all",
+            *(f"last {window}" for window in self.windows),
+            "trend",
+            "days since",
+            "days since the first",
+        ]
+        return [f"{self.label}: {name}" for name in names] if self.is_count else []
 
+    def kinds(self, is_number: bool) -> dict[str, tuple[int, int, int]]:
+        """Returns how a cell is summed up, by name; numbers of near rows in more ways."""
+        one, _, four, twelve = self.windows
+        kinds = {
+            "mean": (MEAN, _BEGIN, 0),
+            f"mean of {four}": (MEAN, _FOUR, 0),
+            f"mean of the last {LAST}": (MEAN, _LAST, 0),
+            "latest": (MEAN, _LATEST, 0),
+            f"sum of {four}": (SUM, _FOUR, 0),
+        }
+        if self.is_near and is_number:
+            kinds |= {
+                f"mean of {one}": (MEAN, _ONE, 0),
+                f"mean of {twelve}": (MEAN, _TWELVE, 0),
+                f"sum of {one}": (SUM, _ONE, 0),
+                "sum": (SUM, _BEGIN, 0),
+                "trend": (TREND, _ONE, _TWO),
+            }
+        return kinds
 
-def range_means(values: NDArray[np.float32], ranges: Mapping[str, tuple[Ints, Ints]]) -> Columns:
-    """Returns the means of the values in each range [begin, end), NaN where none is there."""
-    is_there = ~np.isnan(values)
-    whole = np.rint(np.where(is_there, values, 0.0) * _ONE).astype(np.int64)
-    total = np.concatenate([[0], np.cumsum(whole)])
-    count = np.concatenate([[0], np.cumsum(is_there, dtype=np.int64)])
-    means: Columns = {}
-    for name, (begin, end) in ranges.items():
-        num_there = count[end] - count[begin]
-        mean = np.full(len(begin), np.nan)
-        means[name] = np.divide(total[end] - total[begin], num_there * _ONE, out=mean, where=num_there > 0)
-    return means
+    def names(self, summed: Summed) -> list[str]:
+        """Returns the names of all columns of this path, in their order."""
+        cells = [
+            f"{self.label} -> {name}: {what}"
+            for is_number, part in summed.parts
+            for name in part
+            for what in self.kinds(is_number)
+        ]
+        return self.count_names + cells
+
+    def fill(
+        self, summed: Summed, rows: Ints, times: Ints, rule: TimeRule, out: NDArray[np.float32], threads: int
+    ) -> None:
+        """Fills all columns with what is visible from each row at its time; NaN where the row is -1."""
+        from quartet.features.sums import fill_summaries  # compiled when it is first asked for
+
+        lengths = [number * self.unit for number in WINDOWS]
+        cuts = self.timeline.cuts(rows, times, lengths, (LAST, 1), rule)
+        place = len(self.count_names)
+        if place:
+            out[:, :place] = self._counts(cuts, times)
+        for number, (is_number, part) in enumerate(summed.parts):
+            kinds = list(self.kinds(is_number).values())
+            cells, offset = summed.cells(number)
+            target = out[:, place : place + len(part) * len(kinds)]
+            fill_summaries(self.shown, cells, offset, rows, cuts, kinds, target, threads)
+            place += len(part) * len(kinds)
+        out[rows < 0] = np.nan
+
+    def _counts(self, cuts: Ints, times: Ints) -> NDArray[np.float64]:
+        begin, end = cuts[:, _BEGIN], cuts[:, -1]
+        recent = end[:, None] - cuts[:, _ONE : _TWELVE + 1]
+        trend = 2 * recent[:, 0] - recent[:, 1]  # the last unit less the one before
+        last = self.timeline.last_known(begin, end)
+        first = self.timeline.last_known(begin, np.minimum(begin + 1, end))
+        return np.column_stack(
+            [end - begin, recent, trend, days_since(last, times), days_since(first, times)]
+        )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,6 +41,23 @@ class Timeline:
         end = np.searchsorted(self._key, first + num_visible(self.distinct_times, time, rule))
         return begin, end
 
+    def cuts(
+        self, node: Ints, time: Ints, lengths: Sequence[int], last: Sequence[int], rule: TimeRule = "<="
+    ) -> Ints:
+        """Returns where the known events of each pair (node, time) are cut; of node -1 there are none.
+
+        A line holds where they begin, where those of each length of time begin, where the last so many begin (more,
+        where some came with the first of them), and where they end.
+        """
+        from quartet.features.sums import event_cuts  # compiled when it is first asked for
+
+        times, place = np.unique(time, return_inverse=True)
+        back = np.array([0, *lengths], np.int64)
+        ranks = num_visible(self.distinct_times, _before(times[:, None], back), rule)  # (T, 1 + lengths)
+        return np.asarray(
+            event_cuts(self._key, len(self.distinct_times), node, ranks, place, np.array(last, np.int64))
+        )
+
     def last_known(self, begin: Ints, end: Ints) -> Ints:
         """Returns when the last event of each range was known, `STATIC` where there is none."""
         has_any = end > begin
@@ -62,3 +80,8 @@ def days_since(known: Ints, times: Ints) -> NDArray[np.float64]:
     dated = known != STATIC
     days[dated] = (times[dated] - known[dated]) / DAY
     return days
+
+
+def _before(times: Ints, lengths: Ints) -> Ints:
+    """Returns the times that lie so far back, none before the first that there is."""
+    return np.where(times > STATIC + 1 + lengths, times - lengths, STATIC + 1)

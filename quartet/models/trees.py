@@ -6,18 +6,17 @@ import json
 import math
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from quartet.config import Recipe
-from quartet.errors import IntegrityError, examples
 from quartet.evaluation import (
     MOST_TREES,
     PATIENCE,
@@ -31,7 +30,7 @@ from quartet.listener import SILENT, Listener
 from quartet.machine import ALONE, Processes
 from quartet.models.tree_text import checked_text
 from quartet.tasks import Seeds, Split
-from quartet.training import Epoch, Fitted, Output, RegressionOutput, TrainingData, View, duration
+from quartet.training import Epoch, Fitted, Member, Output, RegressionOutput, TrainingData, View, duration
 
 _AT_ONCE = 2**18  # seeds whose columns are in memory together
 _TREES, _COLUMNS = "trees.txt", "columns.json"
@@ -45,6 +44,7 @@ class Trees:
     names: tuple[str, ...]
     num_outputs: int
     text: str  # as `checked_text` writes them
+    members: ClassVar[tuple[Member, ...]] = ()
 
     @classmethod
     def fit(
@@ -65,11 +65,9 @@ class Trees:
         lightgbm, recipe, kind = _lightgbm(), data.recipe, data.task.spec.type
         listener.begin(_Boosting(data))
         begin, limit = time.perf_counter(), recipe.time_limit or math.inf
-        train = data.view.columns.of_seeds(data.seeds["train"])
-        names = tuple(train)
+        names = data.column_names
         codes = [place for place, name in enumerate(names) if name.endswith(CODE)]
-        dataset = lightgbm.Dataset(_matrix(train, names), _labels(data, "train"), categorical_feature=codes)
-        val = _matrix(data.view.columns.of_seeds(data.seeds["val"]), names)
+        dataset = lightgbm.Dataset(data.columns("train"), _labels(data, "train"), categorical_feature=codes)
         watch = _Watch(
             lambda: listener.should_stop() or time.perf_counter() - begin > limit,
             lightgbm.callback.EarlyStopException,
@@ -79,7 +77,7 @@ class Trees:
             SETTINGS | task_settings(kind, num_outputs) | {"seed": recipe.rng_seed},
             dataset,
             MOST_TREES,
-            valid_sets=[dataset.create_valid(val, _labels(data, "val"))],
+            valid_sets=[dataset.create_valid(data.columns("val"), _labels(data, "val"))],
             callbacks=[lightgbm.early_stopping(PATIENCE, verbose=False), watch],
         )
         if listener.should_stop():
@@ -107,11 +105,14 @@ class Trees:
         for first in range(0, len(seeds), _AT_ONCE):
             some = slice(first, first + _AT_ONCE)
             asked = Seeds(seeds.node[some], seeds.time[some], None)
-            matrix = _matrix(view.columns.of_seeds(asked), self.names)
+            matrix = view.matrix(seeds if len(asked) == len(seeds) else asked, self.names)
             raw = np.asarray(self._booster.predict(matrix, raw_score=True, num_threads=1), dtype=np.float64)
             parts.append(raw.reshape(len(asked), self.num_outputs))
             listener.progress("scores", len(asked), len(seeds))
         return np.concatenate(parts)
+
+    def blend(self, logits: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
+        return logits[0]
 
     def to(self, device: str) -> Trees:  # noqa: ARG002 (they are always on the CPU)
         return self
@@ -193,18 +194,6 @@ def _labels(data: TrainingData, split: Split) -> NDArray[Any]:
     if not isinstance(output, RegressionOutput):
         return labels
     return (labels - output.median) / output.spread
-
-
-def _matrix(columns: dict[str, NDArray[Any]], names: tuple[str, ...]) -> NDArray[np.float32]:
-    unknown = [name for name in names if name not in columns]
-    if unknown:
-        raise IntegrityError(
-            "C06", f"the trees read columns that there are not {examples(unknown)}", "train anew"
-        )
-    matrix = np.empty((len(columns[names[0]]), len(names)), dtype=np.float32)
-    for place, name in enumerate(names):
-        matrix[:, place] = columns[name]
-    return matrix
 
 
 @dataclass(eq=False)

@@ -274,7 +274,7 @@ def _look(
     here = world.rows(spec.entity_table, rows) + shown.offsets[spec.entity_table]
     seeds = Seeds(here, np.full(len(rows), time), None)
     keys = [_key(task, row) for row in rows]
-    columns = RelationalColumns.of(shown, spec.entity_table, features).of_seeds(seeds)
+    columns = RelationalColumns.of(shown, spec.entity_table, features, horizon=spec.horizon).of_seeds(seeds)
     for column, values in columns.items():
         for key, value in zip(keys, np.asarray(values), strict=True):
             seen["columns", f"{column} of {key}"] = value

@@ -185,7 +185,7 @@ class LiveModel:
                     record.check_structure(databases[shown])
                 for finding in features[key].findings:
                     self.listener.finding(finding)
-            views.append(View(databases[shown], features[key], record.entity_table, recipe))
+            views.append(View(databases[shown], features[key], record.spec, recipe))
         self._upto, self.views = upto, views
 
 

@@ -6,7 +6,7 @@ Each part is built once and when it is first asked for: trees never wait for a g
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -19,11 +19,12 @@ from numpy.typing import NDArray
 from quartet.config import Recipe
 from quartet.contexts import Context, sample, task_context
 from quartet.database import Database
+from quartet.errors import IntegrityError, examples
 from quartet.evaluation import check_selectable, main_metric
 from quartet.features import FeatureTable, RelationalColumns
 from quartet.graph import TemporalGraph
 from quartet.listener import SILENT, Listener
-from quartet.tasks import SPLITS, Seeds, Split, Task
+from quartet.tasks import SPLITS, Seeds, Split, Task, TaskSpec
 from quartet.tokens import Tokenizer
 from quartet.training.outputs import Output, fit_output
 
@@ -41,12 +42,16 @@ def graph_of(database: Database) -> TemporalGraph:
 
 @dataclass(eq=False)
 class View:
-    """A database as a model reads it: its features, and when they are asked for its graph or its columns."""
+    """A database as a model of a task reads it: its features, and when they are asked for its graph or its columns."""
 
     database: Database
     features: FeatureTable
-    entity_table: str
+    spec: TaskSpec
     recipe: Recipe
+
+    @property
+    def entity_table(self) -> str:
+        return self.spec.entity_table
 
     @property
     def graph(self) -> TemporalGraph:
@@ -59,14 +64,28 @@ class View:
     @cached_property
     def columns(self) -> RelationalColumns:
         rule = self.recipe.sampling.time_rule
-        return RelationalColumns.of(self.database, self.entity_table, self.features, rule)
+        return RelationalColumns.of(self.database, self.entity_table, self.features, rule, self.spec.horizon)
 
-    def contexts(self, seeds: Seeds) -> Iterator[Context]:
-        """Yields the contexts of seeds, some at a time: memory does not grow with their number."""
+    def contexts(self, seeds: Seeds, columns: tuple[str, ...] = ()) -> Iterator[Context]:
+        """Yields the contexts of seeds, some at a time: memory does not grow with their number.
+
+        They hold the named relational columns, too.
+        """
         for first in range(0, len(seeds), _AT_ONCE):
             some = slice(first, first + _AT_ONCE)
             part = Seeds(seeds.node[some], seeds.time[some], None)
-            yield sample(self.graph, part, self.recipe.sampling, torch.get_num_threads())
+            context = sample(self.graph, part, self.recipe.sampling, torch.get_num_threads())
+            yield replace(context, columns=self.matrix(part, columns)) if columns else context
+
+    def matrix(self, seeds: Seeds, names: tuple[str, ...]) -> NDArray[np.float32]:
+        """Returns the (S, names) relational columns of seeds; an error where there is no such column."""
+        known = {name: place for place, name in enumerate(self.columns.names)}
+        unknown = [name for name in names if name not in known]
+        if unknown:
+            what = f"the model reads columns that there are not {examples(unknown)}"
+            raise IntegrityError("C06", what, "train anew")
+        matrix = self.columns.matrix(seeds, frozenset(names), torch.get_num_threads())
+        return matrix if names == self.columns.names else matrix[:, [known[name] for name in names]]
 
 
 @dataclass(eq=False)
@@ -79,6 +98,7 @@ class TrainingData:
     features: FeatureTable
     cache: Path | None = None
     listener: Listener = SILENT
+    chosen_columns: tuple[str, ...] | None = None  # of all relational columns; None: all
 
     @staticmethod
     def prepare(
@@ -114,9 +134,7 @@ class TrainingData:
 
     @cached_property
     def view(self) -> View:
-        return _TrainingView(
-            self.task.database, self.features, self.task.spec.entity_table, self.recipe, self
-        )
+        return _TrainingView(self.task.database, self.features, self.task.spec, self.recipe, self)
 
     def context(self, split: Split) -> Context:
         """Returns the contexts of a split, sampled once and then mapped from the cache."""
@@ -125,7 +143,28 @@ class TrainingData:
                 self.task, self.view.graph, self.recipe.sampling, split, self.cache, self.listener,
                 torch.get_num_threads(),
             )  # fmt: skip
+            if self.recipe.model.tower:
+                self._contexts[split] = replace(self._contexts[split], columns=self.columns(split))
         return self._contexts[split]
+
+    @property
+    def column_names(self) -> tuple[str, ...]:
+        return self.view.columns.names if self.chosen_columns is None else self.chosen_columns
+
+    def columns(self, split: Split) -> NDArray[np.float32]:
+        """Returns the relational columns of a split's seeds, which are made once."""
+        return self.view.matrix(self.seeds[split], self.column_names)
+
+    def changed(self, recipe: Recipe, columns: tuple[str, ...]) -> TrainingData:
+        """Returns the same data for another recipe that reads the same features, with some of the columns."""
+        other = replace(self, recipe=recipe, chosen_columns=columns)
+        other.__dict__ |= {"seeds": self.seeds, "_columns": self._columns}
+        other.view.__dict__["columns"] = self.view.columns
+        return other
+
+    @cached_property
+    def _columns(self) -> dict[Split, NDArray[np.float32]]:
+        return {}
 
     @cached_property
     def _contexts(self) -> dict[Split, Context]:
@@ -138,9 +177,20 @@ class _TrainingView(View):
 
     data: TrainingData
 
-    def contexts(self, seeds: Seeds) -> Iterator[Context]:
+    def contexts(self, seeds: Seeds, columns: tuple[str, ...] = ()) -> Iterator[Context]:
         for split, own in self.data.seeds.items():
             if seeds is own:
-                yield self.data.context(split)
+                context = self.data.context(split)
+                is_same = not columns or columns == self.data.column_names
+                yield context if is_same else replace(context, columns=self.matrix(seeds, columns))
                 return
-        yield from super().contexts(seeds)
+        yield from super().contexts(seeds, columns)
+
+    def matrix(self, seeds: Seeds, names: tuple[str, ...]) -> NDArray[np.float32]:
+        made = self.data._columns  # all columns of a split
+        for split, own in self.data.seeds.items():
+            if seeds is own and names == self.columns.names[: len(names)]:
+                if split not in made:
+                    made[split] = super().matrix(seeds, self.columns.names)
+                return made[split][:, : len(names)]
+        return super().matrix(seeds, names)

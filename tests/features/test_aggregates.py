@@ -18,11 +18,12 @@ from quartet.causal import TimeRule
 from quartet.database import Database, Relation
 from quartet.database.schema import Schema
 from quartet.features import FeatureTable, RelationalColumns
-from quartet.features.aggregates import MOST_AVERAGES
+from quartet.features.aggregates import MOST_SUMMARIES
 from quartet.features.arrays import FIRST_CODE
-from quartet.features.paths import MOST_VALUES, RECENT, range_means
+from quartet.features.summed import MEAN, MOST_VALUES, SUM, table_cells
+from quartet.features.sums import fill_summaries
 from quartet.tasks import Seeds
-from quartet.times import DAY, STATIC
+from quartet.times import DAY, STATIC, show_length
 from tests.features.drawn import RULES, drawn_seeds, named_rows, with_features
 from tests.features.small import one_table, raw_tour, table_schema
 from tests.shop import day
@@ -40,7 +41,7 @@ class Tour:
 
     def columns(self, table: str, row: int, number: float, rule: TimeRule = "<=") -> dict[str, float]:
         node, time = self.database.offsets[table] + row, day(0) + int(number * DAY)
-        found = RelationalColumns.of(self.database, table, self.features, rule).of_seeds(
+        found = RelationalColumns.of(self.database, table, self.features, rule, 2 * DAY).of_seeds(
             Seeds(np.array([node]), np.array([time]), None)
         )
         return {name: float(column[0]) for name, column in found.items()}
@@ -60,6 +61,9 @@ def test_the_columns_of_a_rider(tour: Tour) -> None:
     """r1 on day 7: rides 1, 3, 4 and 5, of which the last has no place; races and laps as far as they are known."""
     found = tour.columns("riders", 0, 7)
     counts = {name: value for name, value in found.items() if name.endswith(": all")}
+    assert [found[f"rides by rider: last {n} days"] for n in (2, 4, 8, 24)] == [1, 1, 4, 4]
+    assert found["rides by rider: trend"] == 1 - 0
+    assert found["rides by rider: days since the first"] == 6.0
     assert counts == {
         "rides by rider: all": 4,
         "rides by rider, laps by ride: all": 3,
@@ -67,10 +71,14 @@ def test_the_columns_of_a_rider(tour: Tour) -> None:
         "team -> teams, riders by team, rides by rider: all": 5,
     }
     place = {
-        what: found[f"rides by rider -> place: {what}"] for what in ("mean", "mean of 90 days", "latest")
+        what: found[f"rides by rider -> place: {what}"] for what in ("mean", "mean of 24 days", "latest")
     }
     assert tour.raw("rides", "place", place["mean"]) == pytest.approx(3.0)  # 1, 3, 5
-    assert place["mean of 90 days"] == place["mean"]
+    assert place["mean of 24 days"] == place["mean"]
+    sums = {n: found[f"rides by rider -> place: sum of {n} days"] for n in (2, 8)}
+    std = tour.features.statistics.tables["rides"].columns["place"].std  # type: ignore[union-attr]
+    assert sums[8] * std == pytest.approx(9.0)  # 1, 3 and 5, in deviations, not in cells
+    assert sums[2] == 0.0
     assert math.isnan(place["latest"])
     assert found["rides by rider -> type = sprint: mean"] == 0.5
     assert found["rides by rider -> type = sprint: latest"] == 0.0
@@ -97,9 +105,9 @@ def test_a_path_is_known_when_its_last_row_is(tour: Tour) -> None:
 def test_where_nothing_is_visible_there_is_no_number(tour: Tour) -> None:
     found = tour.columns("riders", 0, 0)
     assert found["rides by rider: all"] == 0
-    assert all(
-        math.isnan(value) for name, value in found.items() if name.startswith("rides") and "->" in name
-    )
+    told = {name: value for name, value in found.items() if name.startswith("rides") and "->" in name}
+    assert all(math.isnan(value) for name, value in told.items() if ": sum" not in name)
+    assert {value for name, value in told.items() if ": sum" in name} == {0.0}
 
 
 def test_a_ride_sees_its_rider_then(tour: Tour) -> None:
@@ -129,26 +137,86 @@ def test_strictly_before_leaves_out_the_moment_itself(tour: Tour) -> None:
     )  # 3 and 5, then 1
 
 
-def test_only_the_most_frequent_values_are_averaged() -> None:
-    """Of two values one says all, of many four; numbers come first, and all paths have the same share."""
+def test_only_the_most_frequent_values_are_looked_at() -> None:
+    """Of two values one says all, of many four; numbers come first, and there is an end to them."""
     many = [str(number) for number in range(10)] * 2
     wide = {f"n{number}": np.arange(20.0) for number in range(300)}
     kinds = {"type": "category", "half": "category"} | dict.fromkeys(wide, "number")
     half = ["a", "b"] * 10
 
-    def averaged(**columns: Any) -> list[str]:
+    def looked_at(**columns: Any) -> list[str]:
         tables = {"things": pa.table({"id": [1]}), "sales": pa.table({"thing": [1] * 20, **columns})}
         said = table_schema(None, None, {name: kinds[name] for name in columns}, thing="things")
         database = Database.build(tables, Schema({"things": table_schema("id"), "sales": said}))
         features = FeatureTable.fit(database, day(0))
-        columns = RelationalColumns.of(database, "things", features)
-        found = columns.of_seeds(seeds_of(database, "things", [0], [day(0)]))
-        names = [name.removesuffix(": latest") for name in found if name.endswith(": latest")]
-        return [name.removeprefix("sales by thing -> ") for name in names]
+        names = RelationalColumns.of(database, "things", features).names
+        assert len(names) <= MOST_SUMMARIES + 20
+        kept = [name.removesuffix(": latest") for name in names if name.endswith(": latest")]
+        return [name.removeprefix("sales by thing -> ") for name in kept]
 
-    assert averaged(type=many, half=half) == [*(f"type = {n}" for n in range(MOST_VALUES)), "half = a"]
-    assert averaged(half=half, n1=wide["n1"]) == ["n1", "half = a"]
-    assert averaged(**wide, half=half) == list(wide)[: MOST_AVERAGES // 5]
+    assert looked_at(type=many, half=half) == [*(f"type = {n}" for n in range(MOST_VALUES)), "half = a"]
+    assert looked_at(half=half, n1=wide["n1"]) == ["n1", "half = a"]
+    assert looked_at(**wide, half=half) == list(wide)[: (MOST_SUMMARIES - 8) // 10]
+
+
+def test_numbers_that_tell_the_date_are_no_columns() -> None:
+    """A year and a running number are left out of what a row and its children show; what only leans on time stays."""
+    rng = np.random.default_rng(0)
+    number = np.arange(60)
+    columns = {
+        "id": number,
+        "year": 2000 + number // 10,
+        "running": -number,
+        "price": rng.normal(size=60) + number / 60,
+    }
+    database = one_table(columns, [int(n) for n in number], primary_key=("id",))
+    names = RelationalColumns.of(database, "t", FeatureTable.fit(database, 100 * DAY)).names
+    assert {name for name in names if name.endswith("(number)")} == {"price (number)"}
+
+
+def test_texts_and_sets_count_by_their_size() -> None:
+    kinds = {"tags": "multicategory", "words": "text"}
+    tables = {"t": pa.table({"id": [1, 2], "tags": ["a|b", "a"], "words": ["four", None]})}
+    database = Database.build(tables, Schema({"t": table_schema("id", kinds=kinds)}))
+    columns = RelationalColumns.of(database, "t", FeatureTable.fit(database, day(0)))
+    found = columns.of_seeds(seeds_of(database, "t", [0, 1], [day(0)] * 2))
+    assert found["parts of tags (number)"].tolist() == pytest.approx([math.log(3), math.log(2)])
+    assert found["letters of words (number)"].tolist() == pytest.approx([math.log(5), math.nan], nan_ok=True)
+
+
+def test_the_world_is_the_same_for_all_seeds_of_a_time(tour: Tour) -> None:
+    """On day 7 with a unit of 2 days: one of two rides of day 6 has a place; four rides in the last 8 days before."""
+    first, second = tour.columns("riders", 0, 7), tour.columns("riders", 2, 7)
+    world = [name for name in first if name.startswith("world: ")]
+    assert {name: first[name] for name in world} == pytest.approx({n: second[n] for n in world}, nan_ok=True)
+    assert tour.raw("rides", "place", first["world: rides -> place: mean of 2 days"]) == pytest.approx(9.0)
+    assert first["world: rides: rows of 4 days to 8 days"] == pytest.approx(2 / 6)
+    assert not any(": all" in name or "the last" in name for name in world)
+
+
+def test_earlier_labels_one_by_one() -> None:
+    tables = {
+        "things": pa.table({"id": [1, 2]}),
+        "known_labels": pa.table({"entity": [1, 1, 2], "at": _times(2, 5, 3), "label": [4.0, 6.0, 1.0]}),
+    }
+    labels = table_schema(None, "at", {"label": "number"}, entity="things")
+    database = Database.build(tables, Schema({"things": table_schema("id"), "known_labels": labels}))
+    features = FeatureTable.fit(database, day(9))
+    columns = RelationalColumns.of(database, "things", features, horizon=DAY)
+    found = columns.of_seeds(seeds_of(database, "things", [0, 0, 1], [day(6), day(4), day(2)]))
+    learned = features.statistics.tables["known_labels"].columns["label"]
+    lags = [found[f"known_labels by entity -> label: {w}"] for w in ("the latest", "1 before the latest")]
+    raw = np.array(lags) * learned.std + learned.mean  # type: ignore[union-attr]
+    assert raw.tolist() == [
+        pytest.approx([6, 4, math.nan], nan_ok=True),
+        pytest.approx([4, math.nan, math.nan], nan_ok=True),
+    ]
+    ages = found["known_labels by entity -> days since: 1 before the latest"]
+    assert ages.tolist() == pytest.approx([4, math.nan, math.nan], nan_ok=True)
+
+
+def _times(*days: int) -> pa.Array:
+    return pa.array([day(number) for number in days], pa.timestamp("ns"))
 
 
 def test_dates_are_days_until_then() -> None:
@@ -162,16 +230,28 @@ def test_dates_are_days_until_then() -> None:
 
 
 def test_sums_are_exact() -> None:
-    """What stands before a range leaves nothing in its mean, however large it is."""
+    """What stands before a range leaves nothing in its mean or sum, however large it is."""
     small = np.array([1e-5, np.nan, 3e-5], np.float32)
     before = np.concatenate([np.full(99_999, 29.999, np.float32), small])
 
-    def mean(values: np.ndarray, begin: int) -> np.ndarray:
-        return range_means(values, {"all": (np.array([begin]), np.array([begin + 3]))})["all"]
+    def summary(values: np.ndarray, begin: int, end: int) -> np.ndarray:
+        out = np.empty((1, 2), np.float32)
+        events, cuts = np.arange(len(values)), np.array([[0, begin, end]])
+        kinds = [(MEAN, 1, 0), (SUM, 1, 0)]
+        fill_summaries(events, values[:, None], np.zeros(1), np.zeros(1, np.int64), cuts, kinds, out, 1)
+        return out
 
-    assert mean(before, 99_999).tobytes() == mean(small, 0).tobytes()
-    assert mean(small, 0)[0] == pytest.approx(2e-5, abs=1e-7)
-    assert np.isnan(range_means(small, {"none": (np.array([1]), np.array([2]))})["none"][0])
+    assert summary(before, 99_999, 100_002).tobytes() == summary(small, 0, 3).tobytes()
+    assert summary(small, 0, 3)[0].tolist() == pytest.approx([2e-5, 4e-5], abs=1e-7)
+    mean, total = summary(small, 1, 2)[0]
+    assert (np.isnan(mean), total) == (True, 0.0)
+
+
+@pytest.mark.parametrize("threads", [2, 3])
+def test_threads_change_no_bit(tour: Tour, threads: int) -> None:
+    columns = RelationalColumns.of(tour.database, "rides", tour.features, horizon=DAY)
+    seeds = seeds_of(tour.database, "rides", list(range(6)) * 5, [day(8)] * 30)
+    assert columns.matrix(seeds, threads=threads).tobytes() == columns.matrix(seeds).tobytes()
 
 
 def test_days_since_a_date_are_counted_whatever_years_were_seen_before() -> None:
@@ -197,8 +277,9 @@ Found = list[tuple[int, int]]  # rows, and when the way to each is known
 class Twin:
     """The same columns, row by row, from the definition."""
 
-    def __init__(self, database: Database, features: FeatureTable, rule: TimeRule, num_averaged: int) -> None:
-        self.database, self.features, self.rule, self.num_averaged = database, features, rule, num_averaged
+    def __init__(self, database: Database, features: FeatureTable, rule: TimeRule, unit: int) -> None:
+        self.database, self.features, self.rule, self.unit = database, features, rule, unit
+        self.numbers = {name: cells.numbers for name, cells in table_cells(database, features).items()}
 
     def known(self, table: str, row: int) -> int:
         return int(self.database[table].known_at[row])
@@ -210,8 +291,8 @@ class Twin:
             if parent == row and not (relation.table == relation.parent and child == row)
         ]
 
-    def paths(self, table: str, row: int, ups: int) -> Iterator[tuple[str, str, Found, bool]]:
-        """Label, table and rows of each path that begins with children, and whether it only goes down."""
+    def paths(self, table: str, row: int, ups: int) -> Iterator[tuple[str, str, Found, bool, bool]]:
+        """Label, table and rows of each path that begins with children, whether it only goes down, and is near."""
         relations = self.database.relations
         for first in (r for r in relations if r.parent == table and ups < 2):
             own = (
@@ -219,29 +300,30 @@ class Twin:
             )  # a seed's row is known at its time
             children = self.children(first, row, own)
             label = f"{first.table} by {first.foreign_key.distinct_label}"
-            yield label, first.table, children, True
+            yield label, first.table, children, True, True
             for second in relations:
                 name = second.foreign_key.distinct_label
                 if second.parent == first.table:
                     below = [
                         found for child, known in children for found in self.children(second, child, known)
                     ]
-                    yield f"{label}, {second.table} by {name}", second.table, below, True
+                    yield f"{label}, {second.table} by {name}", second.table, below, True, False
                 if second.table == first.table and second is not first and not ups:
                     above = [
                         (parent, max(known, self.known(second.parent, parent)))
                         for child, known in children
                         if (parent := int(second.rows[child])) >= 0
                     ]
-                    yield f"{label}, {name} -> {second.parent}", second.parent, above, False
+                    yield f"{label}, {name} -> {second.parent}", second.parent, above, False, False
 
     def visible(self, found: Found, time: int) -> Found:
         return [(row, known) for row, known in found if not is_future(known, time, self.rule)]
 
-    def cells(self, table: str) -> Iterator[tuple[str, list[float]]]:
+    def cells(self, table: str) -> Iterator[tuple[str, list[float], float | None]]:
+        """Name and cells of what is summed up; of numbers also what a value has beyond its cell."""
         features, statistics = self.features.tables[table], self.features.statistics.tables[table]
-        for place, name in enumerate(features.layout.numbers):
-            yield name, features.numbers[:, place].tolist()
+        for name, (cells, offset) in self.numbers[table].items():
+            yield name, cells.tolist(), offset
         for place, (name, column) in enumerate(statistics.of("category").items()):
             few = (
                 column.vocabulary[:MOST_VALUES]
@@ -250,25 +332,46 @@ class Twin:
             )
             for number, value in enumerate(few or column.vocabulary):
                 codes = features.categories[:, place].tolist()
-                yield f"{name} = {value}", [float(code == FIRST_CODE + number) for code in codes]
+                yield f"{name} = {value}", [float(code == FIRST_CODE + number) for code in codes], None
+        for place, (name, column) in enumerate(statistics.of("multicategory").items()):
+            bag = features.multicategories[place]
+            bags = [set(part.tolist()) for part in np.split(bag.code, bag.start[1:-1])]
+            for number, value in enumerate(column.vocabulary[:MOST_VALUES]):
+                yield f"{name} has {value}", [float(FIRST_CODE + number in held) for held in bags], None
 
-    def of_path(self, label: str, table: str, found: Found, is_count: bool, time: int) -> dict[str, float]:
+    def of_path(
+        self, label: str, table: str, found: Found, is_count: bool, is_near: bool, time: int
+    ) -> dict[str, float]:
         seen = self.visible(found, time)
-        last = max([known for _, known in seen], default=STATIC)
-        recent = {days: self.since(seen, time - days * DAY) for days in (30, 90, 365)}
+        times = [known for _, known in seen]
+        last, first = max(times, default=STATIC), min(times, default=STATIC)
+        recent = {n: self.since(seen, time - n * self.unit) for n in (1, 2, 4, 12)}
+        said = {n: show_length(n * self.unit) for n in recent}
         columns: dict[str, float] = {}
         if is_count:
             columns[f"{label}: all"] = len(seen)
-            columns |= {f"{label}: {days} days": len(rows) for days, rows in recent.items()}
+            columns |= {f"{label}: last {said[n]}": len(rows) for n, rows in recent.items()}
+            columns[f"{label}: trend"] = 2 * len(recent[1]) - len(recent[2])
             columns[f"{label}: days since"] = math.nan if last == STATIC else (time - last) / DAY
-        chosen = {"mean": seen, "latest": [(row, known) for row, known in seen if known == last]}
-        chosen |= {f"mean of {days} days": recent[days] for days in RECENT}
-        twelfth = sorted((known for _, known in seen), reverse=True)[:12]
-        chosen["mean of the last 12"] = [
-            (row, known) for row, known in seen if known >= min(twelfth, default=0)
-        ]
-        for name, cells in list(self.cells(table))[: self.num_averaged]:
-            columns |= {f"{label} -> {name}: {what}": mean(cells, rows) for what, rows in chosen.items()}
+            columns[f"{label}: days since the first"] = math.nan if first == STATIC else (time - first) / DAY
+        twelfth = sorted(times, reverse=True)[:12]
+        chosen = {
+            "mean": seen,
+            f"mean of {said[4]}": recent[4],
+            "mean of the last 12": [(row, known) for row, known in seen if known >= min(twelfth, default=0)],
+            "latest": [(row, known) for row, known in seen if known == last],
+        }
+        for name, cells, offset in self.cells(table):
+            is_close = is_near and offset is not None
+            means = chosen | ({f"mean of {said[n]}": recent[n] for n in (1, 12)} if is_close else {})
+            sums = {f"sum of {said[4]}": recent[4]}
+            sums |= {f"sum of {said[1]}": recent[1], "sum": seen} if is_close else {}
+            found_ = {what: mean(cells, rows) for what, rows in means.items()}
+            found_ |= {what: total(cells, rows, offset or 0.0) for what, rows in sums.items()}
+            if is_close:
+                before = [pair for pair in recent[2] if pair not in recent[1]]
+                found_["trend"] = mean(cells, recent[1]) - mean(cells, before)
+            columns |= {f"{label} -> {name}: {what}": value for what, value in found_.items()}
         return columns
 
     def since(self, found: Found, time: int) -> Found:
@@ -294,10 +397,10 @@ class Twin:
 
     def own(self, table: str, row: int, time: int) -> dict[str, float]:
         features, statistics = self.features.tables[table], self.features.statistics.tables[table]
-        found = {
-            f"{n} (number)": float(v)
-            for n, v in zip(features.layout.numbers, features.numbers[row], strict=True)
-        }
+        found = {f"{name} (number)": float(cells[row]) for name, (cells, _) in self.numbers[table].items()}
+        for place, name in enumerate(features.layout.texts):
+            vector = features.vectors[place][features.texts[row, place]]
+            found |= {f"{name} (text {number + 1})": float(vector[number]) for number in range(4)}
         codes = zip(features.layout.categories, features.categories[row], strict=True)
         found |= {f"{name} (code)": float(code) for name, code in codes}
         for name in statistics.of("time"):
@@ -314,6 +417,11 @@ def mean(cells: list[float], rows: Found) -> float:
     return math.fsum(there) / len(there) if there else math.nan
 
 
+def total(cells: list[float], rows: Found, offset: float) -> float:
+    there = [cells[row] + offset for row, _ in rows if not math.isnan(cells[row])]
+    return math.fsum(there)
+
+
 def seeds_of(database: Database, table: str, rows: Sequence[int], times: Sequence[int]) -> Seeds:
     return Seeds(np.array(rows) + database.offsets[table], np.array(times), None)
 
@@ -328,14 +436,18 @@ def test_the_twin_finds_the_same(rule: TimeRule, raw: Raw, data: st.DataObject, 
     rows, features = named_rows(database), FeatureTable.fit(database, time)
     for name, moment in seeds[:3]:
         table, row = name[0], rows[name]
-        columns = RelationalColumns.of(database, table, features, rule)
+        unit = rng.choice([DAY // 2, DAY, 3 * DAY])
+        columns = RelationalColumns.of(database, table, features, rule, unit)
         cells = columns.of_seeds(seeds_of(database, table, [row], [moment]))
-        expected = Twin(database, features, rule, columns.num_averaged).columns(table, row, moment)
-        calendar = {"day", "month", "weekday", "hour", "age in days"}
-        assert expected.keys() <= cells.keys()
+        expected = Twin(database, features, rule, unit).columns(table, row, moment)
+        calendar = {"month", "weekday", "hour", "age in days"}
         for column in cells.keys() - calendar:  # what is not visible has no number
-            value = expected.get(column, math.nan)
-            assert float(cells[column][0]) == pytest.approx(value, abs=1e-5, rel=1e-5, nan_ok=True), column
+            if not column.startswith("world: "):
+                value = expected.get(column, math.nan)
+                got = float(cells[column][0])
+                assert got == pytest.approx(value, abs=1e-4, rel=1e-4, nan_ok=True), (
+                    f"{column}: {got}, {value}"
+                )
 
 
 def test_seeds_asked_together_see_what_each_sees_alone(tour: Tour) -> None:

@@ -30,7 +30,7 @@ def test_contexts_are_the_same_live_sampled_and_from_the_cache(protocol: str, tm
         first = data.context(split)
         assert data.context(split) is first
         assert same(again.context(split), first)
-        (live,) = View(task.under(protocol).database, data.features, "customers", recipe).contexts(
+        (live,) = View(task.under(protocol).database, data.features, task.spec, recipe).contexts(
             data.seeds[split]
         )
         assert same(live, first)

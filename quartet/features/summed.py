@@ -1,0 +1,161 @@
+"""The cells of a table that can be summed up over rows, and those that are columns of their own row.
+
+Numbers come first, then the most frequent values of categories and of sets of categories as 0 or 1. Texts and sets
+count by their size. Numbers that tell the date, such as a year or a running number, are left out: no tree can tell what
+comes after the last it has seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from quartet.causal import visible
+from quartet.database import Database, Table
+from quartet.features.arrays import FIRST_CODE, Bags
+from quartet.features.table import FeatureTable
+from quartet.times import STATIC
+
+MEAN, SUM, TREND = 0, 1, 2  # how cells are summed up
+MOST_VALUES = 4  # of a category
+CODE = " (code)"  # how the name of a column ends whose numbers have no order
+_MOST_DIMENSIONS = 4  # of a text's vector
+_FURTHEST = 1e6  # of the mean from zero, in deviations: beyond, a sum says no more than a count
+_TELLS_THE_DATE, _FEWEST = 0.98, 20  # rank correlation with time, over so many rows at least
+
+Cells = NDArray[np.float32]
+
+
+@dataclass(frozen=True, eq=False)
+class TableCells:
+    """The cells of one table, by name, as columns of numbers; NaN where absent."""
+
+    table: Table
+    features: FeatureTable
+
+    @cached_property
+    def numbers(self) -> dict[str, tuple[Cells, float]]:
+        """Returns numbers, each with what must be added to a cell to have its value, in the cell's unit."""
+        cells, statistics = self.features.tables[self.table.name], self.features.statistics
+        columns = statistics.tables[self.table.name].of("number")
+        known = {name: cells.numbers[:, place] for place, name in enumerate(cells.layout.numbers)}
+        late = visible(self.table.known_at, statistics.cutoff) & (self.table.known_at != STATIC)
+        numbers = {
+            name: (values, float(np.clip(columns[name].mean / columns[name].std, -_FURTHEST, _FURTHEST)))
+            for name, values in known.items()
+            if not _tells_the_date(self.table.known_at[late], values[late])
+        }
+        return numbers | {name: (values, 0.0) for name, values in self._sizes()}
+
+    @cached_property
+    def flags(self) -> dict[str, Cells]:
+        """Returns 1 where a category has one of its most frequent values, or a set holds it.
+
+        Of a category with two values, the second says nothing more.
+        """
+        cells, statistics = (
+            self.features.tables[self.table.name],
+            self.features.statistics.tables[self.table.name],
+        )
+        flags = {}
+        for place, (name, column) in enumerate(statistics.of("category").items()):
+            for number, value in enumerate(column.vocabulary[: _num_flags(column)]):
+                flags[f"{name} = {value}"] = (cells.categories[:, place] == FIRST_CODE + number).astype(
+                    np.float32
+                )
+        for place, (name, column) in enumerate(statistics.of("multicategory").items()):
+            for number, value in enumerate(column.vocabulary[:MOST_VALUES]):
+                flags[f"{name} has {value}"] = _holds(cells.multicategories[place], FIRST_CODE + number)
+        return flags
+
+    @cached_property
+    def own(self) -> dict[str, NDArray[Any]]:
+        """Returns the columns that a row shows of itself: codes, numbers, and the first dimensions of texts."""
+        cells = self.features.tables[self.table.name]
+        own: dict[str, NDArray[Any]] = {
+            name + CODE: cells.categories[:, at] for at, name in enumerate(cells.layout.categories)
+        }
+        own |= {f"{name} (number)": values for name, (values, _) in self.numbers.items()}
+        for place, name in enumerate(cells.layout.texts):
+            vectors = cells.vectors[place][cells.texts[:, place]]
+            for number in range(min(_MOST_DIMENSIONS, vectors.shape[1])):
+                own[f"{name} (text {number + 1})"] = vectors[:, number]
+        return own
+
+    @cached_property
+    def dates(self) -> dict[str, NDArray[np.float64]]:
+        """Returns columns of dates as days since 1970, in UTC: not their calendar, which has an end."""
+        columns = self.features.statistics.tables[self.table.name].of("time")
+        return {name: _days(self.table.data[name]) for name in columns}
+
+    def _sizes(self) -> Iterator[tuple[str, Cells]]:
+        layout = self.features.tables[self.table.name].layout
+        for name in layout.texts:
+            letters = pc.utf8_length(pc.cast(self.table.data[name], pa.large_string()))
+            yield f"letters of {name}", np.log1p(pc.cast(letters, pa.float32()).to_numpy())
+        for place, name in enumerate(layout.multicategories):
+            sizes = np.diff(self.features.tables[self.table.name].multicategories[place].start)
+            yield f"parts of {name}", np.log1p(sizes).astype(np.float32)
+
+
+@dataclass(frozen=True, eq=False)
+class Summed:
+    """The first so many cells of a table, as they are summed up over its rows."""
+
+    table: TableCells
+    most: int
+
+    @cached_property
+    def parts(self) -> list[tuple[bool, list[str]]]:
+        """Returns names of numbers and of flags."""
+        numbers = list(self.table.numbers)[: self.most]
+        return [(True, numbers), (False, list(self.table.flags)[: self.most - len(numbers)])]
+
+    def cells(self, part: int) -> tuple[Cells, NDArray[np.float64]]:
+        """Returns the (rows, cells) of a part, and what the value behind each has beyond its cell."""
+        is_number, names = self.parts[part]
+        columns = [self.table.numbers[n][0] if is_number else self.table.flags[n] for n in names]
+        offset = [self.table.numbers[n][1] if is_number else 0.0 for n in names]
+        together = np.empty((self.table.table.num_rows, len(names)), np.float32)
+        for place, column in enumerate(columns):
+            together[:, place] = column
+        return together, np.array(offset)
+
+
+def table_cells(database: Database, features: FeatureTable) -> dict[str, TableCells]:
+    return {name: TableCells(table, features) for name, table in database.tables.items()}
+
+
+def _num_flags(column: Any) -> int:
+    return min(MOST_VALUES, max(1, len(column.vocabulary) - 1))
+
+
+def _holds(bags: Bags, code: int) -> Cells:
+    """Returns 1 for each row whose bag holds the code."""
+    row = np.repeat(np.arange(len(bags.start) - 1), np.diff(bags.start))
+    held = np.zeros(len(bags.start) - 1, np.float32)
+    held[row[bags.code == code]] = 1
+    return held
+
+
+def _tells_the_date(known_at: NDArray[np.int64], values: Cells) -> bool:
+    """Returns whether a number rises or falls with the time of its row, as years and running numbers do."""
+    is_there = ~np.isnan(values)
+    times, values = known_at[is_there], values[is_there]
+    order = np.lexsort((values, times))  # rows in any order have one sum
+    ranks = [np.unique(part[order], return_inverse=True)[1].astype(np.float64) for part in (times, values)]
+    if len(order) < _FEWEST or any(len(np.unique(rank)) < 3 for rank in ranks):
+        return False
+    return bool(np.abs(np.corrcoef(np.stack(ranks)))[0, 1] > _TELLS_THE_DATE)
+
+
+def _days(column: pa.ChunkedArray) -> NDArray[np.float64]:
+    days = column.to_numpy().astype("datetime64[D]")
+    return np.where(np.isnat(days), np.nan, days.astype(np.int64))

@@ -201,6 +201,9 @@ class ModelConfig(_Settings):
     number_init_std: float = _number(
         0.01, "deviation of the first weights of numbers; categories have 1", "give a number above 0", 0
     )
+    tower: int = _whole(
+        0, "k: heads that also read the seed's relational columns; 0: none do, as in the paper", 0, 64
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -84,6 +84,7 @@ class Context:
     temporal_start: Array = _start("time")
     temporal_node: Array = _row("int32", start="temporal_start", owner="time")
     sketch: Array = _row("float32", None)  # 4 + tables wide
+    columns: Array = _row("float32", None)  # relational columns, where a tower reads them; never in the cache
 
     def __post_init__(self) -> None:
         for each in FIELDS:

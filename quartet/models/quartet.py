@@ -19,6 +19,7 @@ from quartet.models.branches import (
     TopologyBranch,
 )
 from quartet.models.layers.attention import FeedForward
+from quartet.models.layers.readout import new_readout
 from quartet.models.layers.table_encoder import TableEncoders
 from quartet.models.layers.token_mix import EncodedTokens, GlobalTokens, LocalTokens, NoGlobalTokens, NoTokens
 from quartet.models.perceivers import DirectAttention, Perceivers
@@ -58,7 +59,7 @@ class Quartet(Network):
         )
         self.global_tokens = GlobalTokens(config) if has_contexts else NoGlobalTokens()
         self.fusion = Fusion(config)
-        self.readout = nn.Linear(config.width, schema.num_outputs)
+        self.readout = new_readout(config, schema)
 
     def encode(self, batch: TokenBatch) -> EncodedTokens:
         rows = self.tables(batch)  # (R, D)
@@ -72,7 +73,7 @@ class Quartet(Network):
         views: dict[str, Tensor] = {}
         for branch, own in zip(self.branches.values(), encoded.branches, strict=True):
             views |= branch(inputs, own)  # each (b, D)
-        return self.readout(self.fusion(views))  # (b, outputs)
+        return self.readout(self.fusion(views), batch.columns[group.seed])  # (b, outputs)
 
     def update_batch_stats(self, sketch: Tensor) -> None:
         for branch in self.branches.values():

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from quartet.config import ModelConfig
 from quartet.models.layers.attention import attend, split_heads
 from quartet.models.layers.dropout import Dropout
+from quartet.models.layers.readout import new_readout
 from quartet.models.layers.table_encoder import TableEncoders
 from quartet.models.layers.token_mix import EncodedTokens, LocalTokens
 from quartet.models.local import LocalModule
@@ -42,16 +43,18 @@ class RelGT(Network):
             nn.Linear(2 * width, 2 * width), nn.GELU(), Dropout(rate), nn.Linear(2 * width, width), Dropout(rate),
         )  # fmt: skip
         self.head = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, width), nn.ReLU())
-        self.readout = nn.Linear(width, schema.num_outputs)
+        self.readout = new_readout(config, schema)
 
     def encode(self, batch: TokenBatch) -> EncodedTokens:
         return self.tokens.encode(self.tables(batch), batch)
 
-    def forward_group(self, encoded: EncodedTokens, batch: TokenBatch, group: SeedGroup) -> Tensor:  # noqa: ARG002
+    def forward_group(self, encoded: EncodedTokens, batch: TokenBatch, group: SeedGroup) -> Tensor:
         tokens = self.tokens(encoded, group)  # (b, K, D)
         views = self.local(self.enter(tokens), group.log_count), self.memory(tokens[:, 0])  # each (b, D)
         normed = [norm(view) for norm, view in zip(self.norms, views, strict=True)]
-        return self.readout(self.head(self.feed(torch.cat(normed, -1))))  # (b, outputs)
+        return self.readout(
+            self.head(self.feed(torch.cat(normed, -1))), batch.columns[group.seed]
+        )  # (b, outputs)
 
     def after_step(self, gathered: Callable[[Tensor], Tensor]) -> None:
         self.memory.after_step(gathered)

@@ -17,6 +17,7 @@ from quartet.config import ModelConfig
 from quartet.models.layers.attention import CrossAttention, FeedForward
 from quartet.models.layers.dropout import Dropout
 from quartet.models.layers.encoders import TimeEncoder
+from quartet.models.layers.readout import new_readout
 from quartet.models.layers.table_encoder import TableEncoders
 from quartet.models.perceivers import LatentStack
 from quartet.tokens import SeedGroup, TokenBatch
@@ -42,7 +43,7 @@ class RGP(Network):
         self.latents = nn.Parameter(_SPREAD * torch.randn(config.num_latents, config.width))
         self.structure, self.temporal, self.decoder = (Reader(config) for _ in range(3))
         self.stack = LatentStack(config)
-        self.readout = nn.Linear(config.width, schema.num_outputs)
+        self.readout = new_readout(config, schema)
 
     def encode(self, batch: TokenBatch) -> RGPEncoded:
         rows = self.tokens.rows(self.tables(batch), batch.row_type)  # (R, D)
@@ -55,7 +56,9 @@ class RGP(Network):
         near = self.structure.read_counted(self.latents, tokens, group.count)  # (b, Z, D)
         lately = encoded.temporal[batch.time_index[group.seed]]  # (b, Z, D)
         latents = self.stack(torch.cat([near, lately], 1))  # (b, 2 Z, D)
-        return self.readout(self.decoder.read_alone(tokens[:, 0], latents))  # (b, outputs)
+        return self.readout(
+            self.decoder.read_alone(tokens[:, 0], latents), batch.columns[group.seed]
+        )  # (b, outputs)
 
 
 class SummedTokens(nn.Module):

@@ -64,6 +64,7 @@ class TokenBatch:
     temporal: Tensor  # (T, C) places among the global tokens
     num_temporal: Tensor  # (T,)
     time_index: Tensor  # (B,)
+    columns: Tensor  # (B, columns) relational columns, NaN where absent
     groups: tuple[SeedGroup, ...]
     whole_sketch: Tensor | None = None  # (S, sketch) of all seeds of a step, where these are some of them
 

@@ -59,6 +59,7 @@ class Tokenizer:
             temporal=_tensor(pairs.temporal),
             num_temporal=_tensor(np.diff(context.temporal_start)),
             time_index=_tensor(context.time_index),
+            columns=_tensor(context.columns),
             groups=tuple(self._groups(context, place, pairs.collab, draw, torch.device(device))),
         )
         return batch if torch.device(device).type == "cpu" else batch.to(device)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from quartet.config import ModelConfig, Recipe, with_tuples
-from quartet.features import TableLayout
+from quartet.features import CODE, TableLayout
 from quartet.listener import SILENT, Listener
 from quartet.machine import ALONE, Processes
 from quartet.tasks import Seeds
@@ -26,6 +26,7 @@ from quartet.training.model import Fitted
 from quartet.training.outputs import Output
 
 _WEIGHTS, _SCHEMA = "weights.safetensors", "network.json"
+_MOST_CODES = 64  # of a column that a tower reads: more of them name rows, and are learned by heart
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,10 @@ class ModelSchema:
     num_hops: int  # hop bins of the local sampler
     num_outputs: int = 1
     links: tuple[tuple[int, int], ...] = ()  # the places of child and parent table, each pair once
+    columns: tuple[str, ...] = ()  # relational columns that the tower reads
+    codes: tuple[
+        tuple[int, int], ...
+    ] = ()  # which of them are codes, and how many each has; 0: too many to read
 
     @property
     def sketch_size(self) -> int:
@@ -56,7 +61,8 @@ class Encoded:
 class Network(nn.Module):
     """A network: `network(batch)` gives (B, outputs) logits or standardised values. It is a `Model`."""
 
-    readout: nn.Linear
+    readout: Any  # of `models/layers/readout.py`
+    members = ()
 
     def __init__(self, config: ModelConfig, schema: ModelSchema) -> None:
         super().__init__()
@@ -99,9 +105,12 @@ class Network(nn.Module):
             data.output.num_outputs,
             tuple(dict.fromkeys(links)),
         )
+        columns = data.columns("train") if recipe.model.tower else None
+        if columns is not None:
+            names = data.column_names
+            schema = replace(schema, columns=names, codes=_code_sizes(names, columns))
         network = cls(recipe.model, schema)
-        with torch.no_grad():
-            network.readout.bias.copy_(torch.tensor(data.output.start()))
+        network.readout.begin(data.output.start(), columns)
         return network
 
     @classmethod
@@ -134,9 +143,12 @@ class Network(nn.Module):
         precision, total = view.recipe.precision, len(seeds)
         parts = [
             context_logits(self, view.tokenizer, context, precision, listener, total)
-            for context in view.contexts(seeds)
+            for context in view.contexts(seeds, self.schema.columns)
         ]
         return np.concatenate([np.empty((0, self.schema.num_outputs)), *parts])
+
+    def blend(self, logits: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
+        return logits[0]
 
     @property
     def summary(self) -> str:
@@ -150,7 +162,22 @@ class Network(nn.Module):
     def load(cls, folder: Path, recipe: Recipe, output: Output) -> Self:
         schema = json.loads((folder / _SCHEMA).read_text(encoding="utf-8"))
         tables = tuple(TableLayout(**with_tuples(table)) for table in schema["tables"])
-        links = tuple((child, parent) for child, parent in schema["links"])
-        network = cls(recipe.model, ModelSchema(tables, schema["num_hops"], output.num_outputs, links))
+        links, codes = (tuple(map(tuple, schema[name])) for name in ("links", "codes"))
+        network = cls(
+            recipe.model,
+            ModelSchema(
+                tables, schema["num_hops"], output.num_outputs, links, tuple(schema["columns"]), codes
+            ),
+        )
         network.load_state_dict(load_file(folder / _WEIGHTS))
         return network.eval()
+
+
+def _code_sizes(names: tuple[str, ...], columns: NDArray[np.float32]) -> tuple[tuple[int, int], ...]:
+    """Returns the places of code columns and how many codes each has in training; 0 where these are too many."""
+    sizes = {}
+    for place, name in enumerate(names):
+        if name.endswith(CODE):
+            highest = np.nanmax(columns[:, place], initial=0)
+            sizes[place] = int(highest) + 1 if highest < _MOST_CODES else 0
+    return tuple(sizes.items())

@@ -204,7 +204,11 @@ class Trainer:
         target = self.target[places].to(self.device)
 
         def loss(logits: Tensor, seed: Tensor) -> Tensor:
-            return self.data.output.loss(logits.float(), target[seed]).sum() * weight
+            heads = logits.shape[1:-1].numel()  # each of a tower's has an answer of its own
+            wanted = target[seed].repeat_interleave(heads)
+            return self.data.output.loss(logits.float().reshape(len(wanted), -1), wanted).sum() * (
+                weight / heads
+            )
 
         with autocast(self.device.type, self.recipe.precision):
             return float(backward_by_group(self.network, batch, loss, last_forward))

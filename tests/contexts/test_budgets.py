@@ -38,6 +38,7 @@ DTYPES = {
     "temporal_start": "int64",
     "temporal_node": "int32",
     "sketch": "float32",
+    "columns": "float32",
 }
 
 

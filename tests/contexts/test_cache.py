@@ -199,7 +199,7 @@ def test_samplers_that_draw_otherwise_have_another_version() -> None:
     ):
         for name, array in sample(GRAPH, SEEDS, config).arrays.items():
             digest.update(array.tobytes() if name != "sketch" else b"")
-    assert {VERSION: digest.hexdigest()[:16]} == {3: "62dde2f0e275f165"}
+    assert {VERSION: digest.hexdigest()[:16]} == {4: "62dde2f0e275f165"}
 
 
 # --- damage ---------------------------------------------------------------------------------------
@@ -503,6 +503,7 @@ def selected_slowly(context: Context, places: Sequence[int]) -> Context:
         temporal_start=starts(recent),
         temporal_node=joined(recent, context.temporal_node),
         sketch=np.stack([*(context.sketch[place] for place in places)]) if places else context.sketch[:0],
+        columns=np.stack([*(context.columns[place] for place in places)]) if places else context.columns[:0],
     )
 
 

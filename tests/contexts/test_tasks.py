@@ -113,6 +113,7 @@ def test_triangles_count_as_clustering() -> None:
         temporal_start=np.zeros(2, np.int64),
         temporal_node=empty,
         sketch=np.zeros((1, 0), np.float32),
+        columns=np.zeros((1, 0), np.float32),
     )
     assert connectivity(context).means() == {
         "distinct": 3, "degree": 2, "seed_connected": 1, "components": 1, "density": 1, "clustering": 1

@@ -17,6 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from quartet.config import ModelConfig
+from quartet.models.layers.readout import new_readout
 from quartet.models.layers.table_encoder import TableEncoders
 from quartet.tokens import SeedGroup, TokenBatch
 from quartet.training import Encoded, ModelSchema, Network
@@ -197,16 +198,16 @@ class MessagePassing(Network):
         self.relations = Relations(schema)
         self.age = AgeEncoder(len(schema.tables), config)
         self.layers = nn.ModuleList(self.layer(config, self.relations) for _ in range(config.conv_layers))
-        self.readout = nn.Linear(config.width, schema.num_outputs)
+        self.readout = new_readout(config, schema)
 
     def encode(self, batch: TokenBatch) -> Encoded:
         return Encoded(self.tables(batch))
 
-    def forward_group(self, encoded: Encoded, batch: TokenBatch, group: SeedGroup) -> Tensor:  # noqa: ARG002
+    def forward_group(self, encoded: Encoded, batch: TokenBatch, group: SeedGroup) -> Tensor:
         tokens, steps = self.relations.steps(group, len(self.layers))
         states = F.embedding(group.row.flatten()[tokens], encoded.rows)
         states = states + self.age(group.age.flatten()[tokens], steps[0].num_before)  # (n, D)
         for layer, step in zip(self.layers, steps, strict=True):
             states = layer(states, step)
         place = group.type[:, 0].argsort(stable=True).argsort()  # of each seed, in the order of their tables
-        return self.readout(states.index_select(0, place))  # (b, outputs)
+        return self.readout(states.index_select(0, place), batch.columns[group.seed])  # (b, outputs)

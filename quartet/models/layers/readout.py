@@ -1,0 +1,134 @@
+"""Readouts: the last step of every network, from what it has read of a seed to logits.
+
+`LinearReadout` is the paper's head. `Tower` also reads the seed's relational columns: numbers over all rows, of which a
+context of some rows holds but a sample. Its k heads share their weights in the manner of TabM (Gorishniy et al., 2025).
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from quartet.config import ModelConfig
+from quartet.models.layers.dropout import Dropout
+from quartet.training import ModelSchema
+
+_QUANTILES = 65
+_MOST_ROWS = 20_000  # of training, spread among all, from which quantiles are learned
+_CODE_WIDTH = 8
+_FURTHEST = 8.0  # of a column from its middle, after the logarithm
+
+
+def new_readout(config: ModelConfig, schema: ModelSchema) -> LinearReadout | Tower:
+    return Tower(config, schema) if schema.columns else LinearReadout(config.width, schema.num_outputs)
+
+
+class LinearReadout(nn.Linear):
+    """W h + b."""
+
+    def forward(self, hidden: Tensor, columns: Tensor | None = None) -> Tensor:  # noqa: ARG002
+        return super().forward(hidden)
+
+    def begin(self, start: list[float], columns: NDArray[np.float32] | None) -> None:  # noqa: ARG002
+        """Sets the first answer to the base rate."""
+        with torch.no_grad():
+            self.bias.copy_(torch.tensor(start))
+
+
+class Tower(nn.Module):
+    """k heads on [tower(columns) | LN(h)]. In training each has an answer of its own; later their mean is the answer.
+
+    A number is read twice, by its rank among training rows on a normal scale and by its logarithm, and as a flag where
+    it is absent; a code by an embedding.
+    """
+
+    knots: Tensor
+    middle: Tensor
+    spread: Tensor
+    number: Tensor
+    code: Tensor
+
+    def __init__(self, config: ModelConfig, schema: ModelSchema) -> None:
+        super().__init__()
+        heads, width, (rate, _) = config.tower, config.width, config.dropouts
+        sizes = dict(schema.codes)
+        numbers = [place for place in range(len(schema.columns)) if place not in sizes]
+        kept = {place: size for place, size in sizes.items() if size}
+        self.register_buffer("number", torch.tensor(numbers, dtype=torch.int64), persistent=False)
+        self.register_buffer("code", torch.tensor(list(kept), dtype=torch.int64), persistent=False)
+        self.register_buffer("knots", torch.zeros(len(numbers), _QUANTILES))
+        self.register_buffer("middle", torch.zeros(len(numbers)))
+        self.register_buffer("spread", torch.ones(len(numbers)))
+        self.embeddings = nn.ModuleList(nn.Embedding(size, _CODE_WIDTH) for size in kept.values())
+        inputs = 3 * len(numbers) + _CODE_WIDTH * len(kept)
+        self.member = nn.Parameter(torch.randint(2, (heads, inputs)) * 2.0 - 1)
+        self.layers = nn.Sequential(
+            nn.Linear(inputs, 2 * width), nn.ReLU(), Dropout(rate),
+            nn.Linear(2 * width, width), nn.ReLU(), Dropout(rate),
+        )  # fmt: skip
+        self.norm = nn.LayerNorm(width)
+        self.mix = nn.Sequential(nn.Linear(2 * width, width), nn.ReLU(), Dropout(rate))
+        self.weight = nn.Parameter(torch.randn(heads, width, schema.num_outputs) * width**-0.5)
+        self.bias = nn.Parameter(torch.zeros(heads, schema.num_outputs))
+
+    def forward(self, hidden: Tensor, columns: Tensor) -> Tensor:
+        tower = self.layers(self.views(columns)[:, None] * self.member)  # (b, k, D)
+        read = self.norm(hidden)[:, None].expand(-1, len(self.member), -1)
+        mixed = self.mix(torch.cat([tower, read], -1))  # (b, k, D)
+        logits = torch.einsum("bkd,kdo->bko", mixed, self.weight) + self.bias
+        return logits if self.training else logits.mean(1)
+
+    def views(self, columns: Tensor) -> Tensor:
+        """Returns the (b, inputs) views of (b, columns)."""
+        number = columns.index_select(1, self.number)
+        absent = number.isnan()
+        filled = torch.where(absent, self.middle, number)
+        rank = _normal(_places(self.knots, filled))
+        size = torch.asinh((filled - self.middle) / self.spread).clamp(-_FURTHEST, _FURTHEST)
+        codes = columns.index_select(1, self.code).nan_to_num().long()
+        embedded = [
+            embedding(codes[:, place].clamp(0, len(embedding.weight) - 1))  # type: ignore[arg-type]
+            for place, embedding in enumerate(self.embeddings)
+        ]
+        return torch.cat([rank.masked_fill(absent, 0.0), size, absent.to(rank.dtype), *embedded], 1)
+
+    def begin(self, start: list[float], columns: NDArray[np.float32] | None) -> None:
+        """Sets the first answer to the base rate, and learns the scale of each number from training rows."""
+        assert columns is not None
+        some = np.unique(np.linspace(0, len(columns) - 1, _MOST_ROWS).astype(np.int64))
+        knots, middle, spread = (
+            np.zeros_like(buffer.numpy()) for buffer in (self.knots, self.middle, self.spread)
+        )
+        for place, column in enumerate(self.number.tolist()):
+            values = columns[some, column]
+            values = values[np.isfinite(values)]
+            if len(values):
+                knots[place] = np.quantile(values, np.linspace(0, 1, _QUANTILES))
+                middle[place] = np.median(values)
+                spread[place] = np.abs(values - middle[place]).mean()
+        with torch.no_grad():
+            self.bias.copy_(torch.tensor(start).expand_as(self.bias))
+            for buffer, learned in ((self.knots, knots), (self.middle, middle), (self.spread, spread)):
+                buffer.copy_(torch.from_numpy(learned))
+            self.spread[self.spread <= 0] = 1.0
+
+
+def _places(knots: Tensor, values: Tensor) -> Tensor:
+    """Returns where (b, F) values stand among the (F, Q) quantiles of training, from 0 to 1; ties in their middle."""
+    turned = values.T.contiguous()
+    left, right = (torch.searchsorted(knots, turned, right=is_right) for is_right in (False, True))
+    low, high = (left - 1).clamp(min=0), left.clamp(max=knots.shape[1] - 1)
+    below, above = knots.gather(1, low), knots.gather(1, high)
+    part = ((turned - below) / (above - below).clamp(min=1e-12)).clamp(0, 1)
+    place = torch.where(right > left, (left + right - 1) / 2, low + part * (high > low))
+    return (place / (knots.shape[1] - 1)).T
+
+
+def _normal(place: Tensor) -> Tensor:
+    """Returns the normal quantile of places from 0 to 1, none further out than the first and the last knot."""
+    edge = 0.5 / _QUANTILES
+    return math.sqrt(2) * torch.erfinv(2 * place.clamp(edge, 1 - edge) - 1)

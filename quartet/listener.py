@@ -26,6 +26,9 @@ class Listener:
     def epoch(self, epoch: Any) -> None:
         """An epoch is done; it is a `quartet.training.Epoch`."""
 
+    def member(self, member: Any, fitted: Any) -> None:
+        """A member of a portfolio (`quartet.training.Member`) is done; all that are done together are `fitted`."""
+
     def end(self, fitted: Any, folder: Path) -> None:
         """A training is done, and its model is kept in a folder; it is a `quartet.training.Fitted`."""
 

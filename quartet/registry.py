@@ -54,6 +54,10 @@ class ModelRow:
 _ROWS = (
     ModelRow("quartet", "quartet.models.quartet:Quartet", "the graph transformer of the paper (the default)"),
     ModelRow(
+        "auto", "quartet.models.portfolio:Portfolio", "trees, Quartet with a tower, and a blend of both",
+        {"tower": 8, "time_limit": 300.0, "use_row_names": False}, "lightgbm",
+    ),
+    ModelRow(
         "relgt", "quartet.models.relgt:RelGT", "a transformer over local tokens with one memory of centroids",
         {"local_sampler": "bfs", "branches": ()},
     ),

@@ -1,5 +1,6 @@
 """How predictions are judged: metrics, calibration, and the rules that stand beside a model."""
 
+from quartet.evaluation.blend import blend_weight
 from quartet.evaluation.boosting import MOST_TREES, PATIENCE, SETTINGS, lightgbm_for, task_settings
 from quartet.evaluation.calibration import Calibration
 from quartet.evaluation.metrics import (
@@ -20,6 +21,7 @@ __all__ = [
     "SETTINGS",
     "Calibration",
     "Measure",
+    "blend_weight",
     "calibration_bins",
     "check_selectable",
     "fit_rules",

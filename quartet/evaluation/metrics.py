@@ -183,6 +183,11 @@ def main_metric(task_type: TaskType) -> str:
     return next(iter(_metrics_of(task_type)))
 
 
+def metric_of(task_type: TaskType) -> _Metric:
+    """Returns the main metric of such a task, as a function of targets, scores and weights."""
+    return _metrics_of(task_type)[main_metric(task_type)]
+
+
 def higher_is_better(metric: str) -> bool:
     return metric in _HIGHER_IS_BETTER
 
@@ -212,7 +217,7 @@ def measures(
     metrics = _metrics_of(task_type)
     reasons = {name: _why_undefined(name, target, score) for name in metrics}
     drawn: dict[str, list[float]] = {name: [] for name in metrics}
-    for weight in _resamples(len(target), entity, num_resamples, rng_seed):
+    for weight in resamples(len(target), entity, num_resamples, rng_seed):
         for name, metric in metrics.items():
             value = None if reasons[name] else metric(target, score, weight)
             if value is not None:
@@ -305,7 +310,7 @@ def _checked(task_type: TaskType, target: _Array, score: _Array) -> tuple[_Array
     return target, score
 
 
-def _resamples(num_rows: int, entity: _Array | None, count: int, rng_seed: int) -> Iterator[_Floats]:
+def resamples(num_rows: int, entity: _Array | None, count: int, rng_seed: int) -> Iterator[_Floats]:
     """Yields for each resample how often each row counts: as often as its entity (or it) was drawn."""
     unit = np.arange(num_rows) if entity is None else np.unique(entity, return_inverse=True)[1]
     num_units = int(unit.max()) + 1 if num_rows else 0

@@ -101,15 +101,17 @@ def found_again(target: Path) -> bool:
 
 
 def write_checksums(folder: Path) -> None:
-    """Writes the SHA-256 of each file in a folder beside them."""
-    sums = {path.name: _digest(path) for path in sorted(folder.iterdir())}
+    """Writes the SHA-256 of each file in a folder, and in folders inside it, beside them."""
+    inside = (path for path in sorted(folder.rglob("*")) if path.is_file())
+    sums = {path.relative_to(folder).as_posix(): _digest(path) for path in inside}
     (folder / _CHECKSUMS).write_text(json.dumps(sums, indent=1), encoding="utf-8")
 
 
 def check_checksums(folder: Path, fix: str, *names: str) -> None:
     """Raises error C06 where a file of a folder, or one of those named, is damaged, absent or without its checksum."""
     sums: dict[str, str] = json.loads((folder / _CHECKSUMS).read_text(encoding="utf-8"))
-    read = {path.name for path in folder.iterdir() if path.suffix in _CHECKED}
+    inside = (path for path in folder.rglob("*") if path.suffix in _CHECKED)
+    read = {path.relative_to(folder).as_posix() for path in inside}
     for name in names or sorted({*sums, *read} - {_CHECKSUMS}):
         if not (folder / name).is_file() or _digest(folder / name) != sums.get(name):
             raise IntegrityError("C06", f"{folder / name} is damaged or absent", fix)

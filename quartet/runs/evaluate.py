@@ -20,7 +20,7 @@ from quartet.features import FeatureTable
 from quartet.findings import warning
 from quartet.listener import SILENT, Listener
 from quartet.runs.checkpoint import Checkpoint
-from quartet.runs.run import Run
+from quartet.runs.run import Run, member_logits
 from quartet.runs.show import evaluation_grid
 from quartet.tasks import Split, Task, tell_alone
 from quartet.training import View
@@ -113,16 +113,22 @@ def evaluate(
     def view_of(checkpoint: Checkpoint) -> View:
         database = tasks[checkpoint.recipe.past_labels].database
         features = FeatureTable.encode(database, checkpoint.statistics)
-        return View(database, features, checkpoint.task.entity_table, checkpoint.recipe)
+        return View(database, features, checkpoint.task.spec, checkpoint.recipe)
 
-    def scores_of(checkpoint: Checkpoint, run: Run | None) -> Scores:
+    def scores_of(checkpoint: Checkpoint, run: Run | None) -> tuple[Scores, list[Scores]]:
+        """Returns the scores of a model, and of each member of a portfolio."""
         if run is not None and protocol == checkpoint.recipe.protocol:
-            return run.kept_scores(split, task)
-        seeds = tasks[checkpoint.recipe.past_labels].asked_seeds(split)
-        return checkpoint.scores(checkpoint.model.logits(view_of(checkpoint), seeds, listener))
+            return run.kept_scores(split, task), run.kept_members(split)
+        seeds, model = tasks[checkpoint.recipe.past_labels].asked_seeds(split), checkpoint.model
+        each = member_logits(model, view_of(checkpoint), seeds, listener)
+        return checkpoint.scores(model.blend(each)), [checkpoint.scores(own) for own in each if model.members]
 
-    scores = _named([c for c, _ in members], [scores_of(*member) for member in members])
+    found = [scores_of(*member) for member in members]
+    scores = _named([c for c, _ in members], [whole for whole, _ in found])
     model = next(iter(scores))
+    if len(members) == 1:
+        inside = zip(members[0][0].model.members, found[0][1], strict=True)
+        scores |= {f"- {member.name}, random seed {member.rng_seed}": own for member, own in inside}
     # The rules know what some member knows: with past labels, all labels that the database tells.
     has_past_labels, task = max(tasks.items())
     seeds = task.asked_seeds(split)

@@ -26,7 +26,7 @@ from quartet.runs.live import LiveModel
 from quartet.runs.run import Run, latest_followed
 from quartet.runs.show import ProgressView, TrainingView
 from quartet.tasks import Split, Task, TaskRecord, past_label_findings, read_labels
-from quartet.training import Epoch, TrainingData
+from quartet.training import Epoch, Fitted, Member, TrainingData
 
 _TASK_FIX = "open the database and call its method task(...)"
 _LISTENER_FIX = "derive it from quartet.Listener"
@@ -196,7 +196,7 @@ def fit(
 
     Arguments:
         task: what to predict; `quartet.open(source).task(...)` gives one.
-        model: `quartet` (the default), or another name of `quartet.registry.MODELS`, such as `lightgbm`.
+        model: `quartet` (the default), or another name of `quartet.registry.MODELS`, such as `auto` or `lightgbm`.
         preset: the recipe to start from: `small` (the default), `paper`, `paper-val`, or a .toml file.
         recipe: a whole recipe instead of a preset.
         runs: where run folders are made; `runs/latest` points to the newest.
@@ -261,7 +261,7 @@ def _fit(
     data = TrainingData.prepare(task, recipe, cache, listener)
     opened = processes.from_first(lambda: run or Run.create(runs, task, recipe))
     opened.task.check_same(TaskRecord.of(task), opened.folder)
-    recorder = _Recorder(listener, opened, data.metric, processes)
+    recorder = _Recorder(listener, opened, data, processes)
     fitted = model_class.fit(data, processes, recorder, opened.state_folder)
     if fitted is None:
         raise Stopped(opened.folder)
@@ -277,16 +277,21 @@ def _fit(
 class _Recorder(Listener):
     """Writes each epoch into the run's folder, and tells a listener everything."""
 
-    def __init__(self, listener: Listener, run: Run, metric: str, processes: Processes) -> None:
-        self.listener, self.run, self.metric, self.processes = listener, run, metric, processes
+    def __init__(self, listener: Listener, run: Run, data: TrainingData, processes: Processes) -> None:
+        self.listener, self.run, self.data, self.processes = listener, run, data, processes
         self.finding, self.progress = listener.finding, listener.progress  # type: ignore[method-assign]
         self.begin, self.step = listener.begin, listener.step  # type: ignore[method-assign]
         self.should_stop = listener.should_stop  # type: ignore[method-assign]
 
     def epoch(self, epoch: Epoch) -> None:
         if self.processes.is_first:
-            self.run.add_epoch(epoch, self.metric)
+            self.run.add_epoch(epoch, self.data.metric)
         self.listener.epoch(epoch)
+
+    def member(self, member: Member, fitted: Fitted) -> None:
+        if self.processes.is_first and len(fitted.model.members) == 1:  # a first answer is kept at once
+            self.run.keep(fitted, self.data, is_done=False)
+        self.listener.member(member, fitted)
 
 
 def _unfinished(folder: Path, settings: dict[str, Any], threads: int | None) -> Run:

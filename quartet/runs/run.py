@@ -32,11 +32,12 @@ from quartet.database import Table
 from quartet.drawing import curves_svg
 from quartet.errors import UsageError
 from quartet.evaluation import Calibration
+from quartet.listener import SILENT, Listener
 from quartet.machine import check_checksums, intact, new_file, write_checksums
 from quartet.runs.checkpoint import Checkpoint
 from quartet.runs.live import asked_columns, prediction_table
-from quartet.tasks import Split, Task, TaskRecord
-from quartet.training import Epoch, Fitted, TrainingData
+from quartet.tasks import Seeds, Split, Task, TaskRecord
+from quartet.training import Epoch, Fitted, TrainingData, View
 
 _LATEST = "latest"
 _PACKAGES = ("quartet-rdl", "torch", "numpy", "numba", "pyarrow", "lightgbm")
@@ -157,11 +158,12 @@ class Run:
             check_checksums(folder, "train again, or copy the run again", f"{split}.parquet")
             return pq.read_table(folder / f"{split}.parquet", page_checksum_verification=True)
 
-    def keep(self, fitted: Fitted, data: TrainingData) -> Checkpoint:
-        """Keeps a fitted model, with its scores of validation and test."""
+    def keep(self, fitted: Fitted, data: TrainingData, is_done: bool = True) -> Checkpoint:
+        """Keeps a fitted model, with its scores of validation and test, and those of its members."""
         task, model = data.task, fitted.model
         splits: tuple[Split, ...] = ("val", "test")
-        logits = {split: model.logits(data.view, data.seeds[split]) for split in splits}
+        each = {split: member_logits(model, data.view, data.seeds[split]) for split in splits}
+        logits = {split: model.blend(each[split]) for split in splits}
         calibration = None
         if task.spec.type == "binary_classification":
             calibration = Calibration.fit(logits["val"][:, 0], data.labels("val"))
@@ -175,11 +177,25 @@ class Run:
             scores = prediction_table(*_asked(task, split), [checkpoint], [numbers], with_names=False)
             with new_file(self.folder / "predictions" / f"{split}.parquet") as fresh:
                 pq.write_table(scores, fresh, write_page_checksum=True)
+            if model.members:
+                own = {str(n): pa.array(list(checkpoint.scores(x))) for n, x in enumerate(each[split])}
+                with new_file(self.folder / "predictions" / f"{split}-members.parquet") as fresh:
+                    pq.write_table(pa.table(own), fresh, write_page_checksum=True)
         write_checksums(self.folder / "predictions")
-        if self.state_folder.is_dir():  # at once: a half of it would be no state
+        if is_done and self.state_folder.is_dir():  # at once: a half of it would be no state
             gone = self.state_folder.rename(self.folder / ".state.done")
             shutil.rmtree(gone, ignore_errors=True)
         return checkpoint
+
+    def kept_members(self, split: Split) -> list[np.ndarray]:
+        """Returns the scores of each member of the kept model; none of a model that has no members."""
+        path = self.folder / "predictions" / f"{split}-members.parquet"
+        if not path.is_file():
+            return []
+        with self._intact(f"predictions/{path.name}"):
+            check_checksums(path.parent, "train again, or copy the run again", path.name)
+            kept = pq.read_table(path, page_checksum_verification=True)
+            return [np.array(kept[name].to_pylist()) for name in kept.column_names]
 
     def kept_scores(self, split: Split, task: Task) -> np.ndarray:
         """Returns the scores that were kept when the run ended: (S,), or (S, classes).
@@ -198,6 +214,12 @@ class Run:
             if not np.isfinite(scores).all():
                 raise ValueError("scores that are no finite numbers")
         return scores if task.classes else scores[:, 0]
+
+
+def member_logits(model: Any, view: View, seeds: Seeds, listener: Listener = SILENT) -> list[np.ndarray]:
+    """Returns the logits of each member of a model, or of the model where it has none."""
+    asked = [member.model for member in model.members] or [model]
+    return [one.logits(view, seeds, listener) for one in asked]
 
 
 def _asked(task: Task, split: Split) -> tuple[Table, np.ndarray, np.ndarray]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from quartet.findings import Finding
 from quartet.listener import Listener
 from quartet.tasks import KNOWN_LABELS, SPLITS, balance
 from quartet.times import show_instant
-from quartet.training import Epoch, Fitted, Training, TrainingData
+from quartet.training import Epoch, Fitted, Member, Training, TrainingData, duration
 
 _SECONDS_BETWEEN_LINES = 30.0
 _WORTH_A_LINE = 2.0  # seconds of work that is over
@@ -64,13 +64,15 @@ class TrainingView(ProgressView):
     """
 
     training: Training | None = None
+    _has_begun = False
 
     def begin(self, training: Training) -> None:
         self.training = training
         if self.is_quiet:
             return
-        grid = new_grid("", "", " ")
-        for name, text in [*_task_lines(training.data), *training.lines()]:
+        grid, about = new_grid("", "", " "), [] if self._has_begun else _task_lines(training.data)
+        self._has_begun = True
+        for name, text in [*about, *training.lines()]:
             grid.add_row(cell(name, "dim"), cell(text))
         console().print(Group(grid, Text()))
         self._line_at = time.perf_counter()
@@ -89,6 +91,16 @@ class TrainingView(ProgressView):
             print(self.training.epoch_line(epoch), flush=True)
             self._line_at = time.perf_counter()
             self._tell()
+
+    def member(self, member: Member, fitted: Fitted) -> None:
+        self.close()
+        if not self.is_quiet:
+            metric = self.training.data.metric if self.training else ""
+            print(
+                f"{member.name}, random seed {member.rng_seed}: validation {metric} {member.validation:.4f} in "
+                f"{duration(member.seconds)}; all so far {fitted.best.validation:.4f}",
+                flush=True,
+            )
 
     def end(self, fitted: Fitted, folder: Path) -> None:
         assert self.training is not None
@@ -126,6 +138,9 @@ class JsonTraining(Listener):
 
     def epoch(self, epoch: Epoch) -> None:
         self._line(event="epoch", metric=self.metric, **asdict(epoch))
+
+    def member(self, member: Member, fitted: Fitted) -> None:  # noqa: ARG002
+        self._line(event="member", metric=self.metric, **asdict(replace(member, model=None)))
 
     def end(self, fitted: Fitted, folder: Path) -> None:
         best = {"best_epoch": fitted.best.number, "metric": self.metric, "validation": fitted.best.validation}

@@ -9,7 +9,7 @@ from quartet.training.accumulate import backward_by_group
 from quartet.training.cost import duration
 from quartet.training.data import TrainingData, View, graph_of
 from quartet.training.memory import step_tensor_bytes, weight_bytes
-from quartet.training.model import Epoch, Fitted, Model, Training
+from quartet.training.model import Epoch, Fitted, Member, Model, Training
 from quartet.training.network import Encoded, ModelSchema, Network
 from quartet.training.outputs import Output, RegressionOutput, fit_output, output_from_dict, output_to_dict
 from quartet.training.trainer import Trainer
@@ -18,6 +18,7 @@ __all__ = [
     "Encoded",
     "Epoch",
     "Fitted",
+    "Member",
     "Model",
     "ModelSchema",
     "Network",

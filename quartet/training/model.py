@@ -7,6 +7,7 @@ save    writes itself into a folder, from which `load` reads it
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, Self
@@ -46,6 +47,18 @@ class Fitted:
     chosen: str  # what was kept, for people: "epoch 3", "120 trees"
 
 
+@dataclass(frozen=True, eq=False)
+class Member:
+    """A model of a portfolio, and how good it is by itself."""
+
+    name: str
+    architecture: str
+    rng_seed: int
+    validation: float  # the task's main metric
+    seconds: float  # that it took
+    model: Any
+
+
 class Training(Protocol):
     """A training as a listener is told of it."""
 
@@ -63,6 +76,8 @@ class Training(Protocol):
 class Model(Protocol):
     """Something that learns a task and gives (S, outputs) logits to seeds."""
 
+    members: tuple[Member, ...]  # of a portfolio; a model by itself has none
+
     @classmethod
     def fit(
         cls,
@@ -78,6 +93,9 @@ class Model(Protocol):
 
     def logits(self, view: View, seeds: Seeds, listener: Listener = SILENT) -> Logits:
         """Returns the (S, outputs) logits or standardised values of seeds, of which a view shows the past."""
+
+    def blend(self, logits: Sequence[Logits]) -> Logits:
+        """Returns the logits of the model from those of its members, or from its own alone."""
 
     def to(self, device: str) -> Any:
         """Moves the model to a device, as far as that means something to it."""

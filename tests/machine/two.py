@@ -24,7 +24,7 @@ SETTINGS: dict[str, Any] = {
     **SIZES, "batch_size": 13, "seeds_per_epoch": 40, "dropout": 0.0, "encoder_dropout": 0.0,
 }  # fmt: skip
 RECIPE = Recipe.load("small", **SETTINGS, epochs=2)
-OTHERS = sorted(set(MODELS) - {"quartet", "lightgbm"})
+OTHERS = sorted(set(MODELS) - {"quartet", "lightgbm", "auto"})
 WHOLE = RECIPE.batch_size  # seeds at a time, where that is not what is tried
 STOP = 6  # steps after which a run is asked to stop, in the second epoch
 LIMIT = 1e-6  # seconds

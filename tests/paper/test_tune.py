@@ -33,7 +33,7 @@ TINY: dict[str, Any] = {
     "width": 16, "heads": 2, "encoder_width": 8, "num_latents": 2, "local_layers": 1, "local_budget": 10,
     "temporal_budget": 5, "collab_budget": 5, "batch_size": 64, "epochs": 2, "seeds_per_epoch": 64,
 }  # fmt: skip
-NETWORKS = [name for name in MODELS if name != "lightgbm"]
+NETWORKS = [name for name in MODELS if name not in ("lightgbm", "auto")]
 
 
 @pytest.fixture(scope="module")

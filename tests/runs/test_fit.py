@@ -123,6 +123,19 @@ def test_every_model_fits_saves_loads_and_predicts_the_same_bits(
     assert asked_again(again, task.full_database, kept).equals(kept)
 
 
+def test_auto_shows_what_its_members_are_worth(task: Task, cache: Path, tmp_path: Path) -> None:
+    """Their scores are kept with the run, and made anew under another protocol; the blend is made of them."""
+    model = fit(task, "auto", runs=tmp_path, cache=cache, listener=Heard(), **QUICK)
+    whole = model.members[0][0].model
+    assert sum(whole.weights) == pytest.approx(1.0)
+    assert [member.architecture for member in whole.members] == ["lightgbm"] * 3 + ["quartet"]
+    names = ["auto", *(f"- {member.name}, random seed {member.rng_seed}" for member in whole.members)]
+    for protocol in ("frozen", "rolling"):
+        shown = model.evaluate(protocol=protocol, rules=False, listener=Heard())
+        assert [row.name for row in shown.rows] == names
+    assert len(model.run.kept_members("test")) == 4
+
+
 @pytest.mark.parametrize("kind", ["regression", "multiclass_classification"])
 def test_numbers_and_classes_go_the_whole_way(kind: str, tmp_path: Path) -> None:
     """From a task to its evaluation: amounts in their own unit, and probabilities of classes."""

@@ -343,7 +343,10 @@ class Recipe(_Settings):
         return "".join(f"{name} = {toml(value)}\n" for name, value in self.to_dict().items())
 
     def digest(self) -> str:
-        return hashlib.sha256(json.dumps(self.to_dict(), sort_keys=True).encode()).hexdigest()
+        """Returns a digest of all fields that differ from the paper's: a new one, left at that, changes no digest."""
+        paper = Recipe().to_dict()
+        changed = {name: value for name, value in self.to_dict().items() if value != paper[name]}
+        return hashlib.sha256(json.dumps(changed, sort_keys=True).encode()).hexdigest()
 
 
 def _homes() -> dict[str, type]:

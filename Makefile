@@ -10,7 +10,7 @@ demo: $(READY)
 	$(BIN)/quartet inspect demo --draw out/demo-schema.svg
 	$(BIN)/quartet task demo airport-late
 	$(BIN)/quartet sample demo airport-late --draw out/demo-context.svg
-	$(BIN)/quartet train demo airport-late --past-labels --protocol rolling --set epochs=4 --runs out/runs
+	$(BIN)/quartet train demo airport-late --protocol rolling --time-limit 2m --runs out/runs
 	$(BIN)/quartet evaluate out/runs/latest
 	$(BIN)/quartet predict out/runs/latest demo --at 2013-12-01
 	@echo "Pictures: out/demo-schema.svg, out/demo-context.svg, out/runs/latest/curves.svg, out/runs/latest/calibration-test-rolling.svg"

@@ -205,6 +205,10 @@ class ModelConfig(_Settings):
         0, "k: heads that also read the seed's relational columns; 0: none do, as in the paper", 0, 64
     )
 
+    extra_trees: bool = _flag(
+        False, "whether trees choose among random thresholds, one for each column, instead of all"
+    )
+
     def __post_init__(self) -> None:
         super().__post_init__()
         _check_branches(self.branches)
@@ -274,6 +278,14 @@ class Recipe(_Settings):
         "where the database ends: at the test cut-off (frozen; clamped asks as of that moment, too), or at each "
         "seed's own time (rolling); auto: frozen, where all seeds exist by then",
         *get_args(Protocol),
+    )
+    refit: Literal["auto", "always", "never"] = _choice(
+        "never",
+        "whether trees are fitted again to train and validation, once validation has told how many; auto: if that "
+        "helps at an earlier cut-off",
+        "auto",
+        "always",
+        "never",
     )
     precision: Precision = _choice("auto", "the floating-point type of the network", "auto", "fp32", "bf16")
     time_limit: float | None = _number(

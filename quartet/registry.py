@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
-from importlib.util import find_spec
 from typing import Any
 
-from quartet.errors import ResourceError, UsageError, did_you_mean
+from quartet.errors import UsageError, did_you_mean
 
 
 @dataclass(frozen=True)
@@ -23,7 +22,6 @@ class ModelRow:
     home: str
     help: str
     defaults: Mapping[str, Any] = field(default_factory=dict)
-    package: str = ""  # that it needs, of the extra `baselines`
     reads: tuple[str, ...] = ()  # of a recipe these settings alone; by default all
 
     def check_settings(self, names: Iterable[str]) -> None:
@@ -38,13 +36,7 @@ class ModelRow:
 
     @property
     def model_class(self) -> Any:
-        """Returns the class, which follows the protocol `quartet.training.Model`; its package must be installed."""
-        if self.package and find_spec(self.package) is None:
-            raise ResourceError(
-                "R01",
-                f'the model "{self.name}" needs the package {self.package}, which is not installed',
-                'pip install "quartet-rdl[baselines]"',
-            )
+        """Returns the class, which follows the protocol `quartet.training.Model`."""
         module, name = self.home.split(":")
         return getattr(import_module(module), name)
 
@@ -52,10 +44,14 @@ class ModelRow:
 # Message passing reads random walks: on validation they are better than BFS2, which is nearer to RelBench's uniform
 # neighbours (docs/study.md). Of names, trees read only categories, and validation is no worse with them (docs/log.md).
 _ROWS = (
-    ModelRow("quartet", "quartet.models.quartet:Quartet", "the graph transformer of the paper (the default)"),
+    ModelRow("quartet", "quartet.models.quartet:Quartet", "the graph transformer of the paper"),
     ModelRow(
-        "auto", "quartet.models.portfolio:Portfolio", "trees, Quartet with a tower, and a blend of both",
-        {"tower": 8, "time_limit": 300.0, "use_row_names": False}, "lightgbm",
+        "auto", "quartet.models.portfolio:Portfolio", "trees, a tower, Quartet, and their blend (the default)",
+        {"tower": 8, "time_limit": 300.0, "use_row_names": False, "refit": "auto"},
+    ),
+    ModelRow(
+        "tower", "quartet.models.tower:TowerAlone", "a perceptron on the columns that trees read",
+        {"local": False, "branches": (), "tower": 8},
     ),
     ModelRow(
         "relgt", "quartet.models.relgt:RelGT", "a transformer over local tokens with one memory of centroids",
@@ -75,8 +71,8 @@ _ROWS = (
     ),
     ModelRow(
         "lightgbm", "quartet.models.trees:Trees", "boosted trees on counts, means and recencies of the rows around",
-        {"branches": (), "use_row_names": True}, "lightgbm",
-        ("rng_seed", "past_labels", "use_row_names", "protocol", "time_rule", "time_limit"),
+        {"branches": (), "use_row_names": True, "refit": "auto"},
+        ("rng_seed", "past_labels", "use_row_names", "protocol", "time_rule", "time_limit", "extra_trees", "refit"),
     ),
 )  # fmt: skip
 MODELS = {row.name: row for row in _ROWS}

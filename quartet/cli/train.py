@@ -47,13 +47,16 @@ def train(
 ) -> None:
     """Train a model of a task; keep the best on validation, with its scores, in a run folder.
 
-    - `quartet train demo plane-idle` trains by the preset `small`, minutes on two cores.
+    - `quartet train demo plane-idle` tries trees and networks for five minutes and blends them.
 
-    - `--set epochs=5 --set width=32` changes the recipe, `--time-limit 10m` ends it early.
+    - `--time-limit 20m` gives it more time, `--time-limit 1m` less.
 
-    - `--past-labels` lets the model see the past labels of an entity, each once its window has closed.
+    - `--model lightgbm` takes seconds: trees alone. `--model quartet` is the network alone.
 
-    - `--model lightgbm` takes seconds: a good first answer, and a bar for the others to pass.
+    - `--set epochs=5 --set width=32` changes the recipe.
+
+    - `--past-labels` lets a model see the past labels of an entity, each once its window has closed; the default does
+    where it can.
 
     - Ctrl-C saves and stops; `--resume runs/latest` goes on as if it had not been stopped.
 

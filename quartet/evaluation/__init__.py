@@ -1,7 +1,7 @@
 """How predictions are judged: metrics, calibration, and the rules that stand beside a model."""
 
-from quartet.evaluation.blend import blend_weight
-from quartet.evaluation.boosting import MOST_TREES, PATIENCE, SETTINGS, lightgbm_for, task_settings
+from quartet.evaluation.blend import blend_weights
+from quartet.evaluation.boosting import MOST_TREES, PATIENCE, column_settings, task_settings
 from quartet.evaluation.calibration import Calibration
 from quartet.evaluation.metrics import (
     Measure,
@@ -18,15 +18,14 @@ from quartet.evaluation.rules import fit_rules
 __all__ = [
     "MOST_TREES",
     "PATIENCE",
-    "SETTINGS",
     "Calibration",
     "Measure",
-    "blend_weight",
+    "blend_weights",
     "calibration_bins",
     "check_selectable",
+    "column_settings",
     "fit_rules",
     "higher_is_better",
-    "lightgbm_for",
     "main_metric",
     "measures",
     "selection_rows",

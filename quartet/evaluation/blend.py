@@ -1,8 +1,9 @@
-"""How much of two models to take: few weights, chosen on validation, and rather equal than sharp."""
+"""How much of each model to take: few weights, chosen on validation, and rather equal than sharp."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -11,34 +12,35 @@ from numpy.typing import NDArray
 from quartet.evaluation.metrics import higher_is_better, main_metric, metric_of, resamples
 from quartet.tasks import TaskType
 
-_WEIGHTS = (0.0, 0.25, 0.5, 0.75, 1.0)
+_STEPS = 4  # weights are multiples of a quarter
 _NUM_RESAMPLES = 50
-_NOISE = 0.5  # deviations of a difference that do not count
+_NOISE = 1.0  # deviations of a difference that do not count
+
+Logits = NDArray[np.float64]
 
 
-def blend_weight(
+def blend_weights(
     task_type: TaskType,
     target: NDArray[Any],
     entity: NDArray[Any],
-    scores_at: Callable[[float], NDArray[np.float64]],
-) -> float:
-    """Returns the weight of the second of two models: of those as good as the best, the one nearest to a half.
+    logits: Sequence[Logits],
+    scores: Callable[[Logits], NDArray[np.float64]],
+) -> tuple[float, ...]:
+    """Returns the weights of some models: of those as good as the best, the ones nearest to equal.
 
-    `scores_at` gives the scores of the two at a weight. Two weights are equally good where resamples of the entities
-    do not tell them apart.
+    `scores` makes scores of logits. Two blends are equally good where resamples of the entities do not tell them
+    apart.
     """
     metric, sign = metric_of(task_type), 1 if higher_is_better(main_metric(task_type)) else -1
-    scores = [scores_at(weight) for weight in _WEIGHTS]
-    value = np.array([sign * (metric(target, score, None) or 0.0) for score in scores])
+    grid = np.array([w for w in product(range(_STEPS + 1), repeat=len(logits)) if sum(w) == _STEPS]) / _STEPS
+    blends = [scores(np.tensordot(weights, np.stack(logits), 1)) for weights in grid]
+    value = np.array([sign * (metric(target, blend, None) or 0.0) for blend in blends])
+    best, distance = int(value.argmax()), np.abs(grid - 1 / len(logits)).max(1)
     drawn = [
-        [sign * (metric(target, score, weight) or 0.0) for score in scores]
+        [sign * (metric(target, blend, weight) or 0.0) for blend in blends]
         for weight in resamples(len(target), entity, _NUM_RESAMPLES, 0)
     ]
-    best = int(value.argmax())
-    noise = np.zeros(len(scores))
-    if drawn:
-        noise = np.std(np.array(drawn) - np.array(drawn)[:, [best]], axis=0)
-    fair = [
-        weight for weight, v, n in zip(_WEIGHTS, value, noise, strict=True) if value[best] - v <= _NOISE * n
-    ]
-    return min(fair, key=lambda weight: abs(weight - 0.5))
+    noise = np.std(np.array(drawn) - np.array(drawn)[:, [best]], axis=0) if drawn else np.zeros(len(grid))
+    fair = np.flatnonzero(value[best] - value <= _NOISE * noise)
+    nearest = min(fair, key=lambda place: (distance[place], -value[place]))
+    return tuple(grid[nearest].tolist())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from quartet.errors import ResourceError
 from quartet.tasks import TaskType
 
 MOST_TREES = 2000
@@ -16,11 +15,12 @@ SETTINGS = {
     "feature_fraction": 0.6,
     "bagging_fraction": 0.8,
     "bagging_freq": 1,
-    "deterministic": True,
+    "deterministic": True,  # whatever the number of threads
     "force_row_wise": True,
-    "num_threads": 1,  # more of them wait for each other wherever the machine is busy
+    "num_threads": 1,
     "verbose": -1,
 }
+_FEW = 20_000  # rows of training: below, trees are smaller
 # Objective, and what stops the training. Accuracy moves in steps, so the loss stands in for it.
 _OBJECTIVES: dict[TaskType, tuple[str, str]] = {
     "binary_classification": ("binary", "auc"),
@@ -29,17 +29,11 @@ _OBJECTIVES: dict[TaskType, tuple[str, str]] = {
 }
 
 
-def lightgbm_for(what: str) -> Any:
-    """Returns the package that something needs, or raises an error that says how to install it."""
-    try:
-        import lightgbm
-    except ImportError:
-        raise ResourceError(
-            "R01",
-            f"{what} needs the package lightgbm, which is not installed",
-            'pip install "quartet-rdl[baselines]"',
-        ) from None
-    return lightgbm
+def column_settings(num_rows: int, is_extra: bool, threads: int) -> dict[str, Any]:
+    """Returns the settings of trees on relational columns, of which there are many, and many alike."""
+    small = {"num_leaves": 15, "min_data_in_leaf": 50} if num_rows < _FEW else {}
+    few_columns = {"extra_trees": True} if is_extra else {"feature_fraction": 0.3, **small}
+    return SETTINGS | few_columns | {"num_threads": threads}
 
 
 def task_settings(task_type: TaskType, num_classes: int) -> dict[str, Any]:

@@ -16,12 +16,9 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from quartet.errors import ResourceError
-from quartet.evaluation.boosting import MOST_TREES, PATIENCE, SETTINGS, lightgbm_for, task_settings
+from quartet.evaluation.boosting import MOST_TREES, PATIENCE, SETTINGS, task_settings
 from quartet.evaluation.metrics import check_selectable, higher_is_better, main_metric, selection_value
 from quartet.features import FeatureTable, SeedColumns, Timeline
-from quartet.findings import note
-from quartet.listener import SILENT, Listener
 from quartet.tasks import Seeds, Task
 
 _Floats = NDArray[np.float64]
@@ -44,14 +41,9 @@ class Rule(Protocol):
         ...
 
 
-def fit_rules(task: Task, features: FeatureTable, listener: Listener = SILENT) -> list[Rule]:
-    """Returns all rules of a task, the plainest first; the listener hears which had to be left out."""
-    rules: list[Rule] = [Constant.fit(task), entity_mean(task), last_labels(task)]
-    try:
-        rules.append(CountTrees.fit(task, features))
-    except ResourceError as error:
-        listener.finding(note(error.code, task.name, f"{error.what}; it is left out", 1, error.fix))
-    return rules
+def fit_rules(task: Task, features: FeatureTable) -> list[Rule]:
+    """Returns all rules of a task, the plainest first."""
+    return [Constant.fit(task), entity_mean(task), last_labels(task), CountTrees.fit(task, features)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,7 +128,8 @@ class CountTrees:
 
     @staticmethod
     def fit(task: Task, features: FeatureTable, rng_seed: int = 0) -> CountTrees:
-        lightgbm = lightgbm_for(f'the rule "{CountTrees.name}"')
+        import lightgbm  # which takes a second
+
         columns = SeedColumns.of(task.database, task.spec.entity_table, features)
         train, val = task.seeds("train"), task.seeds("val")
         check_selectable(task.spec.type, np.asarray(val.target))

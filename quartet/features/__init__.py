@@ -1,6 +1,6 @@
 """Features: the cells of a database as numbers, fitted on what was known at a cut-off, and columns of a seed."""
 
-from quartet.features.aggregates import RelationalColumns, is_world
+from quartet.features.aggregates import RelationalColumns, is_about_others
 from quartet.features.arrays import CALENDAR, Bags, TableFeatures, TableLayout, rows_of
 from quartet.features.counts import SeedColumns
 from quartet.features.describe import describe
@@ -24,6 +24,6 @@ __all__ = [
     "Timeline",
     "describe",
     "inspected_kinds",
-    "is_world",
+    "is_about_others",
     "rows_of",
 ]

@@ -10,6 +10,7 @@ They look up to two links far, and from a parent two links down. Windows are cou
     teamId -> teams, leagueId -> leagues, level (number)       what a parent's parent holds
     teamId -> teams, results by teamId -> points: mean         what a parent's children hold, by then
     known_labels by entity -> label: 2 before the latest       earlier labels, one by one, and how old they are
+    results by driverId -> points: mean of the last 12, place among drivers    who has less, and how far off the most is
     world: results -> points: mean of 30 days                  what all rows of a table held lately
 
 Where nothing is visible a column is NaN. About `MOST_SUMMARIES` summaries are made in all: at the end of each path the
@@ -29,7 +30,7 @@ from numpy.typing import NDArray
 from quartet.causal import TimeRule, visible
 from quartet.database import Database, Relation
 from quartet.features.counts import time_columns
-from quartet.features.paths import Events, Path, events_below
+from quartet.features.paths import LAST, RECENT, Events, Path, events_below
 from quartet.features.summed import Summed, TableCells, table_cells
 from quartet.features.table import FeatureTable
 from quartet.features.timeline import Columns, Ints, days_since
@@ -38,9 +39,13 @@ from quartet.times import DAY, STATIC
 
 MOST_SUMMARIES = 1000
 _WORLD = "world: "
+_PLACE, _GAP = ", place among ", ", gap to the first of "
 _MOST_UPS = 2
 _MOST_LAGS = 5
 _MOST_WORLD = 8  # cells of a table whose means over all rows are told
+_MOST_PLACES = 4  # cells of a path by which rows are compared with each other
+_MOST_COMPARED = 10_000_000  # rows at all times of training
+_AT_ONCE = 2**18  # rows that are compared, at all times together
 _UNITS_OF_A_SPAN = 100  # where a task has no horizon
 
 Matrix = NDArray[np.float32]
@@ -63,6 +68,8 @@ class RelationalColumns:
     first_node: int
     rule: TimeRule
     blocks: tuple[Block, ...]
+    num_entities: int
+    unit: int  # of the windows, in nanoseconds
 
     @staticmethod
     def of(
@@ -76,11 +83,18 @@ class RelationalColumns:
         most = _most_cells([block for block in around if isinstance(block, _PathBlock)])
         blocks: list[Block] = [_Calendar(database[table].known_at)]
         blocks += [block.looking_at(most) if isinstance(block, _PathBlock) else block for block in around]
-        return RelationalColumns(database.offsets[table], rule, tuple(blocks + world))
+        return RelationalColumns(
+            database.offsets[table], rule, tuple(blocks + world), database[table].num_rows, unit
+        )
 
     @cached_property
     def names(self) -> tuple[str, ...]:
         return tuple(name for block in self.blocks for name in block.names)
+
+    def affordable(self, seeds: Seeds) -> tuple[str, ...]:
+        """Returns the columns that can be made of many seeds: no places among all entities where times are many."""
+        is_cheap = len(np.unique(seeds.time)) * self.num_entities <= _MOST_COMPARED
+        return tuple(name for name in self.names if is_cheap or not is_place(name))
 
     def matrix(self, seeds: Seeds, wanted: Collection[str] | None = None, threads: int = 1) -> Matrix:
         """Returns the (S, names) columns of seeds; those of blocks of which none is wanted are left NaN."""
@@ -97,9 +111,14 @@ class RelationalColumns:
         return dict(zip(self.names, self.matrix(seeds).T, strict=True))
 
 
-def is_world(name: str) -> bool:
-    """Returns whether a column tells the same of all seeds of a time."""
-    return name.startswith(_WORLD)
+def is_about_others(name: str) -> bool:
+    """Returns whether a column tells of rows that no link leads to: of a whole table, or of other entities."""
+    return name.startswith(_WORLD) or is_place(name)
+
+
+def is_place(name: str) -> bool:
+    """Returns whether a column compares an entity with all others, which takes long where times are many."""
+    return _PLACE in name or _GAP in name
 
 
 def _unit(database: Database, cutoff: int) -> int:
@@ -229,6 +248,61 @@ class _LagBlock:
 
 
 @dataclass(frozen=True, eq=False)
+class _PlaceBlock:
+    """Where an entity stands among all that had a child lately: the part of them that has less, and how much the most
+    is ahead. It depends on what is known of them at the seed's time, and not on who else is asked about."""
+
+    path: Path
+    cells: TableCells
+    known_at: Ints  # of the entities
+    table: str
+
+    @cached_property
+    def summed(self) -> Summed:
+        return Summed(self.cells, _MOST_PLACES)
+
+    @cached_property
+    def _kept(self) -> list[int]:
+        """Returns which columns of the path are compared: a count, and means of the last events."""
+        ends = (f": last {self.path.windows[2]}", f": mean of the last {LAST}")
+        return [place for place, name in enumerate(self.path.names(self.summed)) if name.endswith(ends)]
+
+    @cached_property
+    def names(self) -> list[str]:
+        names = self.path.names(self.summed)
+        return [f"{names[place]}{what}{self.table}" for place in self._kept for what in (_PLACE, _GAP)]
+
+    def fill(self, rows: Ints, times: Ints, rule: TimeRule, out: Matrix, threads: int) -> None:
+        moments, number = np.unique(times, return_inverse=True)
+        order, everyone = np.argsort(number, kind="stable"), np.arange(len(self.known_at))
+        first = np.searchsorted(number[order], np.arange(len(moments) + 1))
+        at_once = max(1, _AT_ONCE // max(1, len(everyone)))
+        for begin in range(0, len(moments), at_once):
+            some = moments[begin : begin + at_once]
+            asked, when = np.tile(everyone, len(some)), np.repeat(some, len(everyone))
+            found = np.empty((len(asked), len(self.path.names(self.summed))), np.float32)
+            self.path.fill(self.summed, asked, when, rule, found, threads)
+            is_there = visible(self.known_at[asked], when, rule) & (found[:, RECENT] > 0)
+            for place in range(len(some)):
+                seeds = order[first[begin + place] : first[begin + place + 1]]
+                part = slice(place * len(everyone), (place + 1) * len(everyone))
+                for at, column in enumerate(self._kept):
+                    values = found[part, column]
+                    compared = np.sort(values[is_there[part] & ~np.isnan(values)])
+                    out[seeds, 2 * at : 2 * at + 2] = _standing(compared, values[rows[seeds]])
+
+
+def _standing(others: NDArray[np.float32], values: NDArray[np.float32]) -> Matrix:
+    """Returns the part of the others (ascending) below each value, equal ones by half, and its gap to the last."""
+    if not len(others):
+        return np.full((len(values), 2), np.nan, np.float32)
+    below = (np.searchsorted(others, values) + np.searchsorted(others, values, "right")) / (2 * len(others))
+    return np.column_stack([np.where(np.isnan(values), np.nan, below), values - others[-1]]).astype(
+        np.float32
+    )
+
+
+@dataclass(frozen=True, eq=False)
 class _WorldBlock:
     """What all rows of a table held lately, and whether there were more of them than before: the same for all seeds
     of a time."""
@@ -290,8 +364,10 @@ def _around(
     for events in events_below(database, table, way.label, not ups, counts_parent):
         path = Path.of(events, unit, is_near=events.is_near)
         yield _PathBlock(way, path, cells[events.table])
-        if events.table == KNOWN_LABELS and events.is_near and not ups:
-            yield _LagBlock(path, cells[events.table])
+        if events.is_near and not ups:
+            yield _PlaceBlock(path, cells[events.table], database[table].known_at, table)
+            if events.table == KNOWN_LABELS:
+                yield _LagBlock(path, cells[events.table])
     for relation in (relation for relation in database.relations if relation.table == table):
         above = way.above(relation, database[relation.parent].known_at)
         yield from _around(database, cells, relation.parent, rule, unit, above)

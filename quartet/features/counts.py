@@ -57,7 +57,7 @@ class SeedColumns:
     def of_seeds(self, seeds: Seeds) -> Columns:
         """Returns all columns, the category codes first."""
         rows = seeds.node - self.first_node
-        columns = _own_columns(self.features, rows) | {"day": seeds.time // DAY}
+        columns = _own_columns(self.features, rows)
         columns |= time_columns(self.known_at[rows], seeds.time)
         for label, timeline in self.timelines.items():
             columns |= timeline.counts(label, rows, seeds.time)

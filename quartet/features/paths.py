@@ -19,6 +19,7 @@ from quartet.times import show_length
 
 WINDOWS = (1, 2, 4, 12)  # in units, of which the task's horizon is one
 LAST = 12  # events, however long they take
+RECENT = 4  # the place of the count over the longest window among the columns of a path that counts
 _BEGIN, _ONE, _TWO, _FOUR, _TWELVE, _LAST, _LATEST = range(7)  # the cuts of `Timeline.cuts`
 
 

@@ -1,33 +1,42 @@
-"""Portfolio: the model `auto`. Trees first, then Quartet with its tower, then a blend whose weights validation chooses.
+"""Portfolio: the model `auto`. Trees first, then networks, then a blend whose weights validation chooses.
 
-The first trees are an answer within seconds, and kept at once. Two ways of making columns are tried by them, with and
-without what all rows of a table held lately; what they choose holds for all. A member is a model like any other, in a
-folder of its own; the logits of the portfolio are the weighted mean of theirs.
+    trees            with and without columns about others, choosing among all thresholds or among random ones
+    tower            a perceptron on the columns by which those trees gained
+    quartet          the graph transformer, which begins with what the tower has learned
+
+The first trees are an answer within seconds, and kept at once. What is left of the time limit goes into more random
+seeds of the networks. A member is a model like any other, in a folder of its own; members of one kind weigh the same.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from quartet.config import Recipe
-from quartet.evaluation import blend_weight, higher_is_better, selection_value
-from quartet.features import is_world
+from quartet.evaluation import blend_weights, selection_value
+from quartet.features import is_about_others
 from quartet.listener import SILENT, Listener
 from quartet.machine import ALONE, Processes
 from quartet.registry import model_row
 from quartet.tasks import Seeds
 from quartet.training import Epoch, Fitted, Member, Output, TrainingData, View, duration
 
-_TREES, _NETWORK = "lightgbm", "quartet"
-_BAG = 3  # trees that differ in their random seed
-_FOR_TREES = 0.3  # of the time limit: when it is used up, no more of them are fitted
+_TREES, _TOWER, _NETWORK = "lightgbm", "tower", "quartet"
+_FOR_TREES, _FOR_TOWER = 0.4, 0.15  # of the time limit
+_SCORED = 1000  # seeds that a network scores in a second of one core, until it has shown how many
+_TOWER_SEEDS = 50_000  # of an epoch of the tower
+_BAG = 3  # networks of a kind that differ in their random seed, at most
+_GAINED = 0.99  # networks read the columns that make up so much of what trees have gained
 _FILE = "portfolio.json"
 
 Logits = NDArray[np.float64]
@@ -55,14 +64,14 @@ class Portfolio:
 
     @classmethod
     def new(cls, data: TrainingData, recipe: Recipe) -> Portfolio:
-        """Returns trees that have learned and a network with random weights, in equal parts: to try what they see."""
+        """Returns trees that have learned and networks with random weights: to try what they see."""
         members = []
-        for name in (_TREES, _NETWORK):
+        for name in (_TREES, _TOWER, _NETWORK):
             own, kind = recipe.changed(architecture=name, time_limit=None), model_row(name).model_class
             told = data.changed(own, data.column_names)
             model = kind.fit(told).model if name == _TREES else kind.new(told, own).eval()
             members.append(Member(name, name, own.rng_seed, 0.0, 0.0, model))
-        return cls(tuple(members), (0.5, 0.5))
+        return cls(tuple(members), (0.25, 0.25, 0.5))
 
     def blend(self, logits: Sequence[Logits]) -> Logits:
         """Returns the weighted mean of the members' logits."""
@@ -117,8 +126,8 @@ class Portfolio:
     def summary(self) -> str:
         weights: dict[str, float] = {}
         for member, weight in self._weighted:
-            weights[member.architecture] = weights.get(member.architecture, 0.0) + weight
-        counts = [member.architecture for member in self.members]
+            weights[member.name] = weights.get(member.name, 0.0) + weight
+        counts = [member.name for member in self.members]
         parts = [f"{w:.0%} {name} ({counts.count(name)})" for name, w in weights.items() if w]
         return f"a blend of {' and '.join(parts)}"
 
@@ -130,34 +139,41 @@ class _Fitting:
         self, data: TrainingData, processes: Processes, listener: Listener, state: Path | None
     ) -> None:
         self.data, self.processes, self.listener, self.state = data, processes, listener, state
-        self.begin, self.limit = time.perf_counter(), data.recipe.time_limit
+        self.begin, self.limit = time.perf_counter(), data.recipe.time_limit or math.inf
         self.kind, self.labels = data.task.spec.type, data.labels("val")
         self.members: list[Member] = []
         self.logits: list[Logits] = []  # of each, on validation
 
     def run(self) -> Fitted | None:
         self.listener.begin(_Plan(self.data))
-        names = self.data.view.columns.names
-        without = tuple(name for name in names if not is_world(name))
-        trials = [names] if without == names else [names, without]
-        for columns in trials:
-            if not self._add(_TREES, "trees" if columns is names else "trees, no world", columns):
+        every = self.data.column_names
+        near = tuple(name for name in every if not is_about_others(name))
+        trees = [("trees", every, False), ("trees", every, True)]
+        if near != every:
+            trees += [("trees on own rows", near, False), ("trees on own rows", near, True)]
+            trees[1], trees[2] = trees[2], trees[1]
+        for number, (name, columns, is_extra) in enumerate(trees):
+            if number and self._seconds > _FOR_TREES * self.limit * number / (number + 1):
+                break  # another would take the trees beyond their part of the time
+            left = None if self.limit == math.inf else max(1.0, _FOR_TREES * self.limit - self._seconds)
+            if not self._add(_TREES, name, columns, number, extra_trees=is_extra, time_limit=left):
                 return None
-        best = int(np.argmax([self._sign * member.validation for member in self.members]))
-        chosen = trials[best]
-        self.members, self.logits = [self.members[best]], [self.logits[best]]
-        self.listener.member(self.members[0], self._fitted())
-        for rng_seed in range(1, _BAG):
-            if self._seconds < _FOR_TREES * (self.limit or np.inf):
-                if not self._add(_TREES, "trees", chosen, rng_seed):
-                    return None
-                self.listener.member(self.members[-1], self._fitted())
-        left = None if self.limit is None else max(1.0, self.limit - self._seconds)
-        if not self._add(
-            _NETWORK, "quartet", chosen, time_limit=left, state=self.state and self.state / "network"
-        ):
+        columns = self._gained(every)
+        short = min(_FOR_TOWER * self.limit, max(1.0, self._left))
+        if not self._add(_TOWER, "tower", columns, time_limit=short):
             return None
-        self.listener.member(self.members[-1], self._fitted())
+        tower = self.members[-1].model
+        with self.processes.first_alone():  # so that the time limit is one of training alone
+            self.data.changed(self._recipe(_NETWORK), columns).context("train")
+        if not self._add(_NETWORK, "quartet", columns, start=tower, time_limit=self._for_network):
+            return None
+        for rng_seed in range(1, _BAG):
+            for kind in (_TOWER, _NETWORK):  # these begin anew: they differ more
+                before = next(m.seconds for m in self.members if m.architecture == kind)
+                if self._left > 1.5 * before and not self._add(
+                    kind, kind, columns, rng_seed, time_limit=self._for_network
+                ):
+                    return None
         return self._fitted()
 
     @property
@@ -165,11 +181,34 @@ class _Fitting:
         return self.processes.mean(time.perf_counter() - self.begin)
 
     @property
-    def _sign(self) -> int:
-        return 1 if higher_is_better(self.data.metric) else -1
+    def _left(self) -> float:
+        """Returns the seconds that are left for fitting: afterwards networks score validation and test."""
+        threads, scored = torch.get_num_threads(), len(self.data.seeds["val"]) + len(self.data.seeds["test"])
+        return self.limit - self._seconds - scored / (_SCORED * threads)
 
-    def _value(self, logits: Logits) -> float:
-        return selection_value(self.kind, self.labels, self.data.output.scores(logits))
+    @property
+    def _for_network(self) -> float | None:
+        return None if self.limit == math.inf else max(1.0, self._left)
+
+    def _gained(self, names: tuple[str, ...]) -> tuple[str, ...]:
+        """Returns the columns that make up nearly all of what any of the trees has gained by them."""
+        chosen: set[str] = set()
+        for member in self.members:
+            order = sorted(member.model.gains.items(), key=lambda gain: -gain[1])
+            before = np.cumsum([0.0, *(gain for _, gain in order)])
+            chosen |= {
+                name for (name, gain), total in zip(order, before, strict=False) if gain and total < _GAINED
+            }
+        return tuple(name for name in names if name in chosen) or names
+
+    def _recipe(self, architecture: str, rng_seed: int = 0, **changes: Any) -> Recipe:
+        own = self.data.recipe
+        alone: dict[str, Any] = {}
+        if architecture == _TOWER:  # which is many times faster than a network that reads rows
+            alone = {"local": False, "branches": (), "seeds_per_epoch": _TOWER_SEEDS}
+        return own.changed(
+            **({"architecture": architecture, "rng_seed": own.rng_seed + rng_seed} | alone | changes)
+        )
 
     def _add(
         self,
@@ -177,45 +216,45 @@ class _Fitting:
         name: str,
         columns: tuple[str, ...],
         rng_seed: int = 0,
-        time_limit: float | None = None,
-        state: Path | None = None,
+        start: Any = None,
+        **changes: Any,
     ) -> bool:
         """Fits a member; tells whether it came to its end."""
-        before, own = time.perf_counter(), self.data.recipe
-        recipe = own.changed(
-            architecture=architecture, rng_seed=own.rng_seed + rng_seed, time_limit=time_limit
-        )
-        data = self.data.changed(recipe, columns)
+        before = time.perf_counter()
+        recipe = self._recipe(architecture, rng_seed, **changes)
+        data = self.data.changed(recipe, columns, start)
         told = _MemberListener(self.listener, architecture == _NETWORK)
+        state = self.state and self.state / f"{architecture}-{rng_seed}"
         fitted = model_row(architecture).model_class.fit(data, self.processes, told, state)
         if fitted is None:
             return False
-        logits = fitted.model.logits(data.view, data.seeds["val"])
-        seconds = time.perf_counter() - before
-        self.members.append(
-            Member(name, architecture, recipe.rng_seed, self._value(logits), seconds, fitted.model)
-        )
+        (logits,) = fitted.validation or [fitted.model.logits(data.view, data.seeds["val"])]
+        seconds, value = time.perf_counter() - before, self._value(logits)
+        self.members.append(Member(name, architecture, recipe.rng_seed, value, seconds, fitted.model))
         self.logits.append(logits)
+        self.listener.member(self.members[-1], self._fitted(is_done=False))
         return True
 
-    def _fitted(self) -> Fitted:
-        """Returns the blend of all members so far: the trees as one, and the network."""
-        is_tree = np.array([member.architecture == _TREES for member in self.members])
-        weight = 0.0 if is_tree.all() else 1.0
-        if is_tree.any() and not is_tree.all():
-            trees, network = (np.mean(np.array(self.logits)[which], 0) for which in (is_tree, ~is_tree))
-            scores = self.data.output.scores
-            weight = blend_weight(
-                self.kind,
-                self.labels,
-                self.data.seeds["val"].node,
-                lambda weight: scores((1 - weight) * trees + weight * network),
-            )
-        weights = np.where(is_tree, (1 - weight) / max(1, is_tree.sum()), weight / max(1, (~is_tree).sum()))
-        model = Portfolio(tuple(self.members), tuple(weights.tolist()))
-        value = self._value(model.blend(self.logits))
-        epoch = Epoch(0, float("nan"), value, self._seconds, 0.0, is_best=True)
-        return Fitted(model, [epoch], epoch, model.summary)
+    def _value(self, logits: Logits) -> float:
+        return selection_value(self.kind, self.labels, self.data.output.scores(logits))
+
+    def _fitted(self, is_done: bool = True) -> Fitted:
+        """Returns the blend of all members so far: those of one name weigh the same, and until it is done all names."""
+        names = [member.name for member in self.members]
+        kinds = list(dict.fromkeys(names))
+        means = [
+            np.mean([x for x, n in zip(self.logits, names, strict=True) if n == kind], 0) for kind in kinds
+        ]
+        of_kind: Sequence[float] = [1 / len(kinds)] * len(kinds)
+        if is_done:
+            entity, scores = self.data.seeds["val"].node, self.data.output.scores
+            of_kind = blend_weights(self.kind, self.labels, entity, means, scores)
+        weights = [of_kind[kinds.index(name)] / names.count(name) for name in names]
+        model = Portfolio(tuple(self.members), tuple(weights))
+        epoch = Epoch(
+            0, float("nan"), self._value(model.blend(self.logits)), self._seconds, 0.0, is_best=True
+        )
+        return Fitted(model, [epoch], epoch, model.summary, list(self.logits))
 
 
 @dataclass
@@ -227,7 +266,9 @@ class _Plan:
     def lines(self) -> list[tuple[str, str]]:
         limit = self.data.recipe.time_limit
         stop = f", {duration(limit)} in all" if limit else ""
-        return [("model", f"auto: trees, Quartet with a tower, and a blend of both{stop}")]
+        return [
+            ("model", f"auto: trees, a tower on their columns, Quartet with that tower, and a blend{stop}")
+        ]
 
     def epoch_line(self, epoch: Epoch) -> str:
         return f"validation {self.data.metric} {epoch.validation:.4f}"

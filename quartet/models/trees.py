@@ -7,7 +7,7 @@ import math
 import re
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
@@ -20,8 +20,8 @@ from quartet.config import Recipe
 from quartet.evaluation import (
     MOST_TREES,
     PATIENCE,
-    SETTINGS,
-    lightgbm_for,
+    column_settings,
+    higher_is_better,
     selection_value,
     task_settings,
 )
@@ -29,11 +29,15 @@ from quartet.features import CODE
 from quartet.listener import SILENT, Listener
 from quartet.machine import ALONE, Processes
 from quartet.models.tree_text import checked_text
-from quartet.tasks import Seeds, Split
+from quartet.tasks import SPLITS, Seeds, Split
 from quartet.training import Epoch, Fitted, Member, Output, RegressionOutput, TrainingData, View, duration
 
 _AT_ONCE = 2**18  # seeds whose columns are in memory together
-_TREES, _COLUMNS = "trees.txt", "columns.json"
+_TREES, _FACTS = "trees.txt", "trees.json"
+_FOR_A_TRIAL = (
+    0.04  # of the time limit: where the first trees took longer, they are fitted again without a trial
+)
+_FEWEST = 100  # rows on either side of an earlier cut-off
 _LOSS_SEEDS = 10_000  # of training, spread among all, on which the loss is told
 
 
@@ -44,6 +48,7 @@ class Trees:
     names: tuple[str, ...]
     num_outputs: int
     text: str  # as `checked_text` writes them
+    is_refit: bool = False  # whether they have seen the labels of validation
     members: ClassVar[tuple[Member, ...]] = ()
 
     @classmethod
@@ -62,35 +67,25 @@ class Trees:
 
     @classmethod
     def _fit(cls, data: TrainingData, listener: Listener) -> Fitted | None:
-        lightgbm, recipe, kind = _lightgbm(), data.recipe, data.task.spec.type
         listener.begin(_Boosting(data))
-        begin, limit = time.perf_counter(), recipe.time_limit or math.inf
-        names = data.column_names
-        codes = [place for place, name in enumerate(names) if name.endswith(CODE)]
-        dataset = lightgbm.Dataset(data.columns("train"), _labels(data, "train"), categorical_feature=codes)
-        watch = _Watch(
-            lambda: listener.should_stop() or time.perf_counter() - begin > limit,
-            lightgbm.callback.EarlyStopException,
-        )
-        num_outputs = data.output.num_outputs
-        booster = lightgbm.train(
-            SETTINGS | task_settings(kind, num_outputs) | {"seed": recipe.rng_seed},
-            dataset,
-            MOST_TREES,
-            valid_sets=[dataset.create_valid(data.columns("val"), _labels(data, "val"))],
-            callbacks=[lightgbm.early_stopping(PATIENCE, verbose=False), watch],
-        )
+        begin, names, kind = time.perf_counter(), data.column_names, data.task.spec.type
+        boosting = _Boosting(data)
+        train, val = (_Rows(data.columns(split), _labels(data, split)) for split in SPLITS[:2])
+        first = boosting.grow(train, val, must_stop=lambda: listener.should_stop() or boosting.is_over)
         if listener.should_stop():
             return None
-        text = booster.model_to_string(num_iteration=watch.best_round)
-        model = cls(names, num_outputs, checked_text(text, len(names), num_outputs))
-        fitted = time.perf_counter()
-        scores = data.output.scores(model.logits(data.view, data.seeds["val"]))
-        validation = selection_value(kind, data.labels("val"), scores)
-        seconds = (fitted - begin, time.perf_counter() - fitted)
-        epoch = Epoch(0, model._loss(data), validation, *seconds, is_best=True)
+        model = cls(names, data.output.num_outputs, first)
+        logits = model.logits(data.view, data.seeds["val"])
+        validation = selection_value(kind, data.labels("val"), data.output.scores(logits))
+        chosen = model.summary
+        if boosting.should_refit(train, val, listener):
+            again = boosting.grow(train + val, rounds=model.num_rounds)
+            model = replace(model, text=again, is_refit=True)
+            chosen += ", fitted again to train and validation"
+        seconds = time.perf_counter() - begin
+        epoch = Epoch(0, model._loss(data), validation, seconds, 0.0, is_best=True)
         listener.epoch(epoch)
-        return Fitted(model, [epoch], epoch, model.summary)
+        return Fitted(model, [epoch], epoch, chosen, [logits])
 
     def _loss(self, data: TrainingData) -> float:
         """Returns the mean loss of training seeds; of many, of some that are spread among them."""
@@ -106,10 +101,14 @@ class Trees:
             some = slice(first, first + _AT_ONCE)
             asked = Seeds(seeds.node[some], seeds.time[some], None)
             matrix = view.matrix(seeds if len(asked) == len(seeds) else asked, self.names)
-            raw = np.asarray(self._booster.predict(matrix, raw_score=True, num_threads=1), dtype=np.float64)
-            parts.append(raw.reshape(len(asked), self.num_outputs))
+            parts.append(self.raw(matrix))
             listener.progress("scores", len(asked), len(seeds))
         return np.concatenate(parts)
+
+    def raw(self, matrix: NDArray[np.float32]) -> NDArray[np.float64]:
+        """Returns the (S, outputs) logits of rows of columns."""
+        raw = self._booster.predict(matrix, raw_score=True, num_threads=torch.get_num_threads())
+        return np.asarray(raw, dtype=np.float64).reshape(len(matrix), self.num_outputs)
 
     def blend(self, logits: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
         return logits[0]
@@ -119,13 +118,15 @@ class Trees:
 
     def save(self, folder: Path) -> None:
         (folder / _TREES).write_text(self.text, encoding="utf-8")
-        (folder / _COLUMNS).write_text(json.dumps(self.names), encoding="utf-8")
+        facts = {"columns": self.names, "is_refit": self.is_refit}
+        (folder / _FACTS).write_text(json.dumps(facts), encoding="utf-8")
 
     @classmethod
     def load(cls, folder: Path, recipe: Recipe, output: Output) -> Trees:  # noqa: ARG003
-        names = tuple(json.loads((folder / _COLUMNS).read_text(encoding="utf-8")))
-        text = (folder / _TREES).read_text(encoding="utf-8")
-        return cls(names, output.num_outputs, checked_text(text, len(names), output.num_outputs))
+        facts = json.loads((folder / _FACTS).read_text(encoding="utf-8"))
+        names, text = tuple(facts["columns"]), (folder / _TREES).read_text(encoding="utf-8")
+        checked = checked_text(text, len(names), output.num_outputs)
+        return cls(names, output.num_outputs, checked, bool(facts["is_refit"]))
 
     @property
     def num_trees(self) -> int:
@@ -138,17 +139,27 @@ class Trees:
         return sum(2 * leaves - 1 for leaves in self._leaves)
 
     @property
-    def leading_columns(self) -> list[str]:
-        """Returns the three columns by which splits gained most, each with its part of all that was gained."""
+    def num_rounds(self) -> int:
+        """Returns how often trees were added: one a round, or one for each class."""
+        return self.num_trees // self.num_outputs
+
+    @cached_property
+    def gains(self) -> dict[str, float]:
+        """Returns what splits by each column gained, as a part of all that was gained."""
         lines = [
             re.findall(rf"^{what}=(.+)$", self.text, re.MULTILINE) for what in ("split_feature", "split_gain")
         ]
         place, gain = (np.array(" ".join(line).split(), dtype=np.float64) for line in lines)
         if len(place) != len(gain) or not gain.sum() > 0:
-            return []
+            return {}
         total = np.bincount(place.astype(np.int64), gain, len(self.names))
-        best = np.argsort(-total, kind="stable")[:3]
-        return [f'"{self.names[at]}" ({total[at] / total.sum():.0%})' for at in best if total[at] > 0]
+        return dict(zip(self.names, (total / total.sum()).tolist(), strict=True))
+
+    @property
+    def leading_columns(self) -> list[str]:
+        """Returns the three columns by which splits gained most, each with its part of all that was gained."""
+        best = sorted(self.gains.items(), key=lambda gain: -gain[1])[:3]
+        return [f'"{name}" ({gain:.0%})' for name, gain in best if gain > 0]
 
     @property
     def summary(self) -> str:
@@ -160,14 +171,96 @@ class Trees:
 
     @cached_property
     def _booster(self) -> Any:
-        return _lightgbm().Booster(model_str=self.text)
+        import lightgbm
+
+        return lightgbm.Booster(model_str=self.text)
+
+
+@dataclass(frozen=True, eq=False)
+class _Rows:
+    """Rows that trees are fitted to, or stopped by."""
+
+    matrix: NDArray[np.float32]
+    labels: NDArray[Any]
+
+    def __getitem__(self, which: NDArray[np.bool_]) -> _Rows:
+        return _Rows(self.matrix[which], self.labels[which])
+
+    def __add__(self, other: _Rows) -> _Rows:
+        return _Rows(np.concatenate([self.matrix, other.matrix]), np.concatenate([self.labels, other.labels]))
 
 
 @dataclass
 class _Boosting:
-    """A fitting of trees as a listener is told of it."""
+    """A fitting of trees, as a listener is told of it too."""
 
     data: TrainingData
+
+    def __post_init__(self) -> None:
+        self.begin = time.perf_counter()
+
+    @property
+    def is_over(self) -> bool:
+        return time.perf_counter() - self.begin > (self.data.recipe.time_limit or math.inf)
+
+    def grow(
+        self,
+        train: _Rows,
+        stop: _Rows | None = None,
+        rounds: int = MOST_TREES,
+        must_stop: Callable[[], bool] = lambda: False,
+    ) -> str:
+        """Returns trees as text: so many rounds of them, or those that are best for the rows that stop them."""
+        import lightgbm  # which takes a second
+
+        data, names = self.data, self.data.column_names
+        kind, num_outputs, recipe = data.task.spec.type, data.output.num_outputs, data.recipe
+        settings = column_settings(
+            len(data.seeds["train"]), recipe.model.extra_trees, torch.get_num_threads()
+        ) | {"seed": recipe.rng_seed, **task_settings(kind, num_outputs)}
+        codes = [place for place, name in enumerate(names) if name.endswith(CODE)]
+        dataset = lightgbm.Dataset(train.matrix, train.labels, categorical_feature=codes, params=settings)
+        if stop is None:
+            text = lightgbm.train(settings, dataset, rounds).model_to_string()
+        else:
+            watch = _Watch(must_stop, lightgbm.callback.EarlyStopException)
+            booster = lightgbm.train(
+                settings,
+                dataset,
+                rounds,
+                valid_sets=[dataset.create_valid(stop.matrix, stop.labels)],
+                callbacks=[lightgbm.early_stopping(PATIENCE, verbose=False), watch],
+            )
+            text = booster.model_to_string(num_iteration=watch.best_round)
+        return checked_text(text, len(names), num_outputs)
+
+    def should_refit(self, train: _Rows, val: _Rows, listener: Listener) -> bool:
+        """Returns whether trees that are fitted again, to the rows that stopped them too, are better later.
+
+        That is tried at an earlier cut-off: a last part of training stops them, and validation judges.
+        """
+        refit, data = self.data.recipe.refit, self.data
+        if refit != "auto":
+            return refit == "always"
+        times, asked = data.seeds["train"].time, data.seeds["val"].time
+        first = _inner_cutoff(times, asked)
+        is_before, is_after = data.task.spec.known_at(times) <= first, times >= first
+        took = time.perf_counter() - self.begin
+        if took > _FOR_A_TRIAL * (data.recipe.time_limit or math.inf):
+            return not self.is_over
+        if not _can_be_learned(data, train.labels[is_before], train.labels[is_after]):
+            return False
+        before, after = train[is_before], train[is_after]
+        stopped = self.grow(before, after, must_stop=listener.should_stop)
+        earlier = Trees(data.column_names, data.output.num_outputs, stopped)
+        again = replace(earlier, text=self.grow(before + after, rounds=earlier.num_rounds))
+        values = [
+            selection_value(
+                data.task.spec.type, data.labels("val"), data.output.scores(trees.raw(val.matrix))
+            )
+            for trees in (earlier, again)
+        ]
+        return values[1] > values[0] if higher_is_better(data.metric) else values[1] < values[0]
 
     def lines(self) -> list[tuple[str, str]]:
         limit = self.data.recipe.time_limit
@@ -184,8 +277,20 @@ class _Boosting:
         return None
 
 
-def _lightgbm() -> Any:
-    return lightgbm_for('the model "lightgbm"')
+def _inner_cutoff(times: NDArray[np.int64], asked: NDArray[np.int64]) -> int:
+    """Returns where a last part of the training times begins: as many times as are asked, at most a quarter of all."""
+    distinct = np.unique(times)
+    return int(distinct[-max(1, min(len(np.unique(asked)), len(distinct) // 4))])
+
+
+def _can_be_learned(data: TrainingData, before: NDArray[Any], after: NDArray[Any]) -> bool:
+    """Returns whether labels before a cut-off can be learned from, and those after it tell when to stop."""
+    are_enough = min(len(before), len(after)) >= _FEWEST
+    if data.task.spec.type == "regression":
+        return are_enough
+    return are_enough and all(
+        len(np.unique(part)) == len(np.unique(data.labels("train"))) for part in (before, after)
+    )
 
 
 def _labels(data: TrainingData, split: Split) -> NDArray[Any]:

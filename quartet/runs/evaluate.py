@@ -117,7 +117,7 @@ def evaluate(
 
     def scores_of(checkpoint: Checkpoint, run: Run | None) -> tuple[Scores, list[Scores]]:
         """Returns the scores of a model, and of each member of a portfolio."""
-        if run is not None and protocol == checkpoint.recipe.protocol:
+        if run is not None and (split == "val" or protocol == checkpoint.recipe.protocol):
             return run.kept_scores(split, task), run.kept_members(split)
         seeds, model = tasks[checkpoint.recipe.past_labels].asked_seeds(split), checkpoint.model
         each = member_logits(model, view_of(checkpoint), seeds, listener)
@@ -135,7 +135,7 @@ def evaluate(
     num_models = len(scores)
     if with_rules:
         knowing_most = next(c for c, _ in members if c.recipe.past_labels == has_past_labels)
-        rules = fit_rules(task, view_of(knowing_most).features, listener)
+        rules = fit_rules(task, view_of(knowing_most).features)
         if protocol == "rolling":  # a label of the split itself is known once its window has closed
             rules = [rule.knowing(replace(seeds, target=labels)) for rule in rules]
         scores |= {rule.name: rule.predict(seeds) for rule in rules}

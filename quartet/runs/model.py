@@ -196,7 +196,8 @@ def fit(
 
     Arguments:
         task: what to predict; `quartet.open(source).task(...)` gives one.
-        model: `quartet` (the default), or another name of `quartet.registry.MODELS`, such as `auto` or `lightgbm`.
+        model: `auto` (the default: trees, networks and a blend of them), or another name of
+            `quartet.registry.MODELS`, such as `lightgbm` or `quartet`; with a preset, `quartet`.
         preset: the recipe to start from: `small` (the default), `paper`, `paper-val`, or a .toml file.
         recipe: a whole recipe instead of a preset.
         runs: where run folders are made; `runs/latest` points to the newest.
@@ -227,6 +228,9 @@ def fit(
         recipe, threads, task = run.recipe, run.threads, run.task.as_then(task, listener)
     elif recipe is None:
         name = f"{task.full_database.schema.name}/{task.name}"
+        model = model or (None if preset else "auto")
+        if model == "auto" and "past_labels" not in settings:
+            settings = settings | {"past_labels": task.tells_past_labels}
         recipe = Recipe.load(preset or "small", name, model, **settings)
     elif settings or model:
         recipe = recipe.changed(**(settings | ({"architecture": model} if model else {})))

@@ -162,7 +162,8 @@ class Run:
         """Keeps a fitted model, with its scores of validation and test, and those of its members."""
         task, model = data.task, fitted.model
         splits: tuple[Split, ...] = ("val", "test")
-        each = {split: member_logits(model, data.view, data.seeds[split]) for split in splits}
+        each = {"test": member_logits(model, data.view, data.seeds["test"])}
+        each["val"] = fitted.validation or member_logits(model, data.view, data.seeds["val"])
         logits = {split: model.blend(each[split]) for split in splits}
         calibration = None
         if task.spec.type == "binary_classification":

@@ -17,7 +17,7 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from quartet.drawing import cell, console, new_bar, new_grid, say
-from quartet.evaluation import Measure, main_metric
+from quartet.evaluation import Measure, main_metric, measures
 from quartet.findings import Finding
 from quartet.listener import Listener
 from quartet.tasks import KNOWN_LABELS, SPLITS, balance
@@ -106,6 +106,8 @@ class TrainingView(ProgressView):
         assert self.training is not None
         self.close()
         metric = self.training.data.metric
+        if fitted.model.members and not self.is_quiet:
+            console().print(leaderboard_grid(fitted, self.training.data))
         print(
             f"Best: {fitted.chosen}, validation {metric} {fitted.best.validation:.4f}. Everything is in {folder}"
         )
@@ -166,20 +168,37 @@ def _task_lines(data: TrainingData) -> list[tuple[str, str]]:
     return lines
 
 
+def leaderboard_grid(fitted: Fitted, data: TrainingData) -> Grid:
+    """Returns the members of a portfolio, the best on validation first, with what each weighs and took."""
+    kind, entity = data.task.spec.type, data.seeds["val"].node
+    rows = []
+    for member, weight, logits in zip(
+        fitted.model.members, fitted.model.weights, fitted.validation or (), strict=True
+    ):
+        scores = data.output.scores(logits)
+        rows.append((measures(kind, data.labels("val"), scores, entity=entity)[data.metric], member, weight))
+    rows.sort(key=lambda row: (row[0].value or 0.0) * (-1 if row[0].higher_is_better else 1))
+    grid = new_grid("Members", "", f"validation {data.metric}", "weight", "time", right=("weight", "time"))
+    for measure, member, weight in rows:
+        name = f"{member.name}, random seed {member.rng_seed}"
+        grid.add_row(cell(name, "cyan"), cell(measure), cell(f"{weight:.0%}"), cell(duration(member.seconds)))
+    return grid
+
+
 def evaluation_grid(
     title: str, rows: Sequence[tuple[str, Mapping[str, Measure]]], warnings: Sequence[str] = ()
 ) -> RenderableType:
     """Returns the model and the rules, each measure with its interval; the best of each in bold; then warnings."""
     first = rows[0][1]
     grid = new_grid(title, "", *(f"{m.name} {'↑' if m.higher_is_better else '↓'}" for m in first.values()))
-    for name, measures in rows:
+    for name, own in rows:
         cells = []
         for measure in first:
             values = [other[measure].value for _, other in rows]
             known = [value for value in values if value is not None]
-            choose = max if measures[measure].higher_is_better else min
-            is_best = bool(known) and measures[measure].value == choose(known)
-            cells.append(Text(str(measures[measure]), style="bold" if is_best else ""))
+            choose = max if own[measure].higher_is_better else min
+            is_best = bool(known) and own[measure].value == choose(known)
+            cells.append(Text(str(own[measure]), style="bold" if is_best else ""))
         grid.add_row(cell(name, "cyan"), *cells)
     return Group(grid, *(cell(text, "yellow") for text in warnings)) if warnings else grid
 

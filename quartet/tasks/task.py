@@ -22,7 +22,7 @@ from quartet.findings import Finding, Findings
 from quartet.tasks.binding import OnEarlySeed, to_seeds
 from quartet.tasks.checks import lint
 from quartet.tasks.labels import LabelColumns, column_labels, forecast_labels, label_times, read_labels
-from quartet.tasks.past_labels import past_label_seeds, with_past_labels
+from quartet.tasks.past_labels import KNOWN_LABELS, past_label_seeds, with_past_labels
 from quartet.tasks.seeds import Seeds, Target
 from quartet.tasks.spec import TaskSpec, spec_from_dict
 from quartet.tasks.splits import SPLITS, Split, Splits, propose, split_of_labels
@@ -30,6 +30,7 @@ from quartet.tasks.vault import Vault
 from quartet.times import parse_instant, show_instant, show_length, to_utc
 
 _MANIFEST = "manifest.yaml"
+_MOST_WINDOWS = 2000  # of past labels, each of which takes a SELECT
 
 
 def task_names(database: Database) -> list[str]:
@@ -245,6 +246,25 @@ class Task:
             return target
 
         return Vault(load)
+
+    @property
+    def tells_past_labels(self) -> bool:
+        """Returns whether labels that are known by now follow from the database, soon, and at a time that is told.
+
+        A column that is filled in at an unknown time does not tell when (`known_after` does).
+        """
+        spec, database = self.spec, self.full_database
+        is_told = spec.kind == "autocomplete" or (spec.kind == "forecast" and spec.type != "recommendation")
+        if not is_told or not spec.lag or KNOWN_LABELS in database.tables:
+            return False
+        return len(database[spec.entity_table].primary_key) == 1 and self._num_past_windows <= _MOST_WINDOWS
+
+    @property
+    def _num_past_windows(self) -> int:
+        spec, span = self.spec, self.full_database.span
+        if spec.kind == "autocomplete" or span is None:
+            return 0
+        return (self.splits.test - span[0]) // spec.horizon
 
     def known_labels(self) -> Seeds:
         """Returns all labels from which a rule may learn the past of an entity.

@@ -38,7 +38,9 @@ class Pace:
 
     def __post_init__(self) -> None:
         self.data = self.trainer.data
-        self._begin_step, self._begin_seconds = self.trainer.state.step, self.trainer.state.seconds
+        state = self.trainer.state
+        self._begin_step, self._begin_epoch = state.step, len(state.epochs)
+        self._begin_epoch_seconds = state.epoch_seconds
 
     def lines(self) -> list[tuple[str, str]]:
         """Returns what people should know before it begins; the trainer stays as it is."""
@@ -73,7 +75,9 @@ class Pace:
         trainer, state = self.trainer, self.trainer.state
         if steps := state.step - self._begin_step:
             seeds = min(steps * trainer.recipe.batch_size, trainer.seeds_an_epoch * (state.epoch + 1))
-            self.seed_seconds = (state.seconds - self._begin_seconds) / seeds
+            done = state.epochs[self._begin_epoch :]
+            trained = sum(epoch.seconds for epoch in done) + state.epoch_seconds
+            self.seed_seconds = max(trained - self._begin_epoch_seconds, 1e-9) / seeds
         left, epochs = self.seconds_left(), trainer.recipe.epochs
         is_validating = trainer.seeds_begun >= trainer.seeds_an_epoch
         doing = "validating" if is_validating else f"{1 / self.seed_seconds:,.0f} seeds/s"

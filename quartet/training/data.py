@@ -99,6 +99,7 @@ class TrainingData:
     cache: Path | None = None
     listener: Listener = SILENT
     chosen_columns: tuple[str, ...] | None = None  # of all relational columns; None: all
+    start: Any = None  # a network whose tower a new one takes over
 
     @staticmethod
     def prepare(
@@ -147,18 +148,23 @@ class TrainingData:
                 self._contexts[split] = replace(self._contexts[split], columns=self.columns(split))
         return self._contexts[split]
 
+    @cached_property
+    def affordable_columns(self) -> tuple[str, ...]:
+        return self.view.columns.affordable(self.seeds["train"])
+
     @property
     def column_names(self) -> tuple[str, ...]:
-        return self.view.columns.names if self.chosen_columns is None else self.chosen_columns
+        return self.affordable_columns if self.chosen_columns is None else self.chosen_columns
 
     def columns(self, split: Split) -> NDArray[np.float32]:
         """Returns the relational columns of a split's seeds, which are made once."""
         return self.view.matrix(self.seeds[split], self.column_names)
 
-    def changed(self, recipe: Recipe, columns: tuple[str, ...]) -> TrainingData:
+    def changed(self, recipe: Recipe, columns: tuple[str, ...], start: Any = None) -> TrainingData:
         """Returns the same data for another recipe that reads the same features, with some of the columns."""
-        other = replace(self, recipe=recipe, chosen_columns=columns)
-        other.__dict__ |= {"seeds": self.seeds, "_columns": self._columns}
+        other = replace(self, recipe=recipe, chosen_columns=columns, start=start)
+        kept = {"seeds": self.seeds, "_columns": self._columns, "affordable_columns": self.affordable_columns}
+        other.__dict__ |= kept
         other.view.__dict__["columns"] = self.view.columns
         return other
 
@@ -187,10 +193,11 @@ class _TrainingView(View):
         yield from super().contexts(seeds, columns)
 
     def matrix(self, seeds: Seeds, names: tuple[str, ...]) -> NDArray[np.float32]:
-        made = self.data._columns  # all columns of a split
+        made, all_names = self.data._columns, self.data.affordable_columns
         for split, own in self.data.seeds.items():
-            if seeds is own and names == self.columns.names[: len(names)]:
+            if seeds is own and set(names) <= set(all_names):
                 if split not in made:
-                    made[split] = super().matrix(seeds, self.columns.names)
-                return made[split][:, : len(names)]
+                    made[split] = super().matrix(seeds, all_names)
+                place = {name: number for number, name in enumerate(all_names)}
+                return made[split] if names == all_names else made[split][:, [place[name] for name in names]]
         return super().matrix(seeds, names)

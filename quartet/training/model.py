@@ -45,6 +45,9 @@ class Fitted:
     epochs: list[Epoch]
     best: Epoch
     chosen: str  # what was kept, for people: "epoch 3", "120 trees"
+    validation: list[Logits] | None = (
+        None  # of each member, from before any of them was fitted to validation too
+    )
 
 
 @dataclass(frozen=True, eq=False)

@@ -111,6 +111,8 @@ class Network(nn.Module):
             schema = replace(schema, columns=names, codes=_code_sizes(names, columns))
         network = cls(recipe.model, schema)
         network.readout.begin(data.output.start(), columns)
+        if data.start is not None:
+            network.readout.go_on_from(data.start.readout)
         return network
 
     @classmethod

@@ -61,7 +61,7 @@ class TrainingState:
     batch: int = 0  # finished ones of the epoch under way
     step: int = 0  # finished steps in all
     loss: float = 0.0  # summed over the seeds of the epoch under way
-    seconds: float = 0.0  # of training, in all
+    seconds: float = 0.0  # of training and validation, in all
     epoch_seconds: float = 0.0
     epochs: list[Epoch] = field(default_factory=list)
     best: Epoch | None = None
@@ -230,7 +230,9 @@ class Trainer:
         is_higher = higher_is_better(self.data.metric)
         best = state.best  # of equal ones the first stays
         is_best = best is None or (value > best.validation if is_higher else value < best.validation)
-        loss, seconds = state.loss / max(1, num_seeds), time.perf_counter() - begin
+        loss = state.loss / max(1, num_seeds)
+        seconds = self.processes.mean(time.perf_counter() - begin)
+        state.seconds += seconds  # a limit is heeded by both
         epoch = Epoch(state.epoch, loss, value, state.epoch_seconds, seconds, is_best)
         if is_best:
             state.best = epoch

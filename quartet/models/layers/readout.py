@@ -40,10 +40,10 @@ class LinearReadout(nn.Linear):
 
 
 class Tower(nn.Module):
-    """k heads on [tower(columns) | LN(h)]. In training each has an answer of its own; later their mean is the answer.
+    """k heads on ReLU(W tower(columns) + U LN(h)). In training each has an answer of its own; later their mean is it.
 
     A number is read twice, by its rank among training rows on a normal scale and by its logarithm, and as a flag where
-    it is absent; a code by an embedding.
+    it is absent; a code by an embedding. A tower that stands alone has no h.
     """
 
     knots: Tensor
@@ -52,7 +52,7 @@ class Tower(nn.Module):
     number: Tensor
     code: Tensor
 
-    def __init__(self, config: ModelConfig, schema: ModelSchema) -> None:
+    def __init__(self, config: ModelConfig, schema: ModelSchema, is_alone: bool = False) -> None:
         super().__init__()
         heads, width, (rate, _) = config.tower, config.width, config.dropouts
         sizes = dict(schema.codes)
@@ -70,15 +70,19 @@ class Tower(nn.Module):
             nn.Linear(inputs, 2 * width), nn.ReLU(), Dropout(rate),
             nn.Linear(2 * width, width), nn.ReLU(), Dropout(rate),
         )  # fmt: skip
-        self.norm = nn.LayerNorm(width)
-        self.mix = nn.Sequential(nn.Linear(2 * width, width), nn.ReLU(), Dropout(rate))
+        self.mix = nn.Linear(width, width)
+        self.join = (
+            None if is_alone else nn.Sequential(nn.LayerNorm(width), nn.Linear(width, width, bias=False))
+        )
+        self.active = nn.Sequential(nn.ReLU(), Dropout(rate))
         self.weight = nn.Parameter(torch.randn(heads, width, schema.num_outputs) * width**-0.5)
         self.bias = nn.Parameter(torch.zeros(heads, schema.num_outputs))
 
-    def forward(self, hidden: Tensor, columns: Tensor) -> Tensor:
-        tower = self.layers(self.views(columns)[:, None] * self.member)  # (b, k, D)
-        read = self.norm(hidden)[:, None].expand(-1, len(self.member), -1)
-        mixed = self.mix(torch.cat([tower, read], -1))  # (b, k, D)
+    def forward(self, hidden: Tensor | None, columns: Tensor) -> Tensor:
+        mixed = self.mix(self.layers(self.views(columns)[:, None] * self.member))  # (b, k, D)
+        if self.join is not None:
+            mixed = mixed + self.join(hidden)[:, None]
+        mixed = self.active(mixed)
         logits = torch.einsum("bkd,kdo->bko", mixed, self.weight) + self.bias
         return logits if self.training else logits.mean(1)
 
@@ -95,6 +99,13 @@ class Tower(nn.Module):
             for place, embedding in enumerate(self.embeddings)
         ]
         return torch.cat([rank.masked_fill(absent, 0.0), size, absent.to(rank.dtype), *embedded], 1)
+
+    def go_on_from(self, other: Tower) -> None:
+        """Takes over what a tower that stood alone has learned: the first answer is that tower's."""
+        self.load_state_dict(other.state_dict(), strict=False)
+        if self.join is not None:
+            with torch.no_grad():
+                self.join[1].weight.zero_()  # type: ignore[operator]
 
     def begin(self, start: list[float], columns: NDArray[np.float32] | None) -> None:
         """Sets the first answer to the base rate, and learns the scale of each number from training rows."""

@@ -1,0 +1,212 @@
+"""How good `auto` and its parts are on every task: the table of docs/results.md.
+
+    python -m benchmarks.accuracy [--data FOLDER] [--tasks DATASET/TASK ...] [--seeds 0 1 2] [--time-limit 5m]
+                                  [--threads 1] [--out runs/accuracy] [--table]
+
+Trains each task with several random seeds, all choices on validation, and then opens the test labels once for each
+run, under both protocols where they differ. One JSON line a run and protocol goes into `results.jsonl`; what is there
+is not trained again, so the command can be stopped and started again. `--table` only prints what is there.
+
+Columns: the best rule; a plain LightGBM on counts, means and sums over one and four horizons of the rows one link
+away; one LightGBM on all relational columns; the bag of all trees, the bar; the tower alone; one Quartet with a tower;
+`auto`. After `auto` stands its lead over the bag, with paired 95 % intervals by entity and by time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.past_labels import task_of
+from benchmarks.results import SHARED, TASKS, print_line, source_of
+from quartet.config import Protocol
+from quartet.evaluation import fit_rules, higher_is_better, main_metric, task_settings
+from quartet.evaluation.metrics import metric_of, resamples
+from quartet.features import CODE, FeatureTable
+from quartet.listener import SILENT
+from quartet.runs import fit
+from quartet.tasks import SPLITS, Seeds
+from quartet.times import show_length
+from quartet.training import TrainingData, View
+
+COLUMNS = ("best rule", "plain LightGBM", "LightGBM", "bag of trees", "tower", "quartet + tower", "auto")
+NUM_RESAMPLES = 300
+PLAIN = {"learning_rate": 0.05, "num_leaves": 31, "num_threads": 1, "deterministic": True, "verbose": -1}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--data", type=Path, default=SHARED)
+    parser.add_argument("--tasks", nargs="+", default=TASKS)
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
+    parser.add_argument("--time-limit", default="5m")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--out", type=Path, default=Path("runs/accuracy"))
+    parser.add_argument("--table", action="store_true")
+    asked = parser.parse_args()
+    asked.out.mkdir(parents=True, exist_ok=True)
+    for seed in asked.seeds if not asked.table else ():
+        for name in asked.tasks:
+            if not any((line["task"], line["seed"]) == (name, seed) for line in lines_of(asked.out)):
+                measure(name, seed, asked)
+    print_table(list(lines_of(asked.out)))
+
+
+def lines_of(out: Path) -> Iterator[dict[str, Any]]:
+    for path in sorted(out.glob("results*.jsonl")):
+        yield from map(json.loads, path.read_text(encoding="utf-8").splitlines())
+
+
+def measure(name: str, seed: int, asked: argparse.Namespace) -> None:
+    """Trains `auto` on a task and writes a line for each protocol under which its test can be asked."""
+    source = source_of(name, asked.data)
+    if source is None:
+        return
+    print(f"{name}, random seed {seed}", flush=True)
+    task, begin = task_of(name, source), time.perf_counter()
+    trained = fit(
+        task, "auto", runs=asked.out / name.replace("/", "-") / f"seed-{seed}", listener=SILENT, threads=asked.threads,
+        rng_seed=seed, time_limit=asked.time_limit, protocol="rolling",
+    )  # fmt: skip
+    seconds, (checkpoint, run) = time.perf_counter() - begin, trained.members[0]
+    recipe, model, kind = checkpoint.recipe, checkpoint.model, task.spec.type
+    data = TrainingData.prepare(task, recipe)
+    plain = PlainTrees(data)
+    has_two = task.seeds("test").time.max() > task.splits.test and not task.num_new_entities
+    protocols: tuple[Protocol, ...] = ("rolling", "frozen") if has_two else ("rolling",)
+    target = np.asarray(task.vault.open("accuracy"))
+    metric, sign = metric_of(kind), 1 if higher_is_better(main_metric(kind)) else -1
+
+    def better(score: Any, weight: Any) -> float:
+        return sign * (metric(target, score, weight) or 0.0)
+
+    for protocol in protocols:
+        then = task.under(protocol, recipe.past_labels)
+        seeds = then.asked_seeds("test")
+        view = View(
+            then.database, FeatureTable.encode(then.database, checkpoint.statistics), task.spec, recipe
+        )
+        if protocol == recipe.protocol and run is not None:
+            each = run.kept_members("test")
+            auto = run.kept_scores("test", task)
+        else:
+            logits = [member.model.logits(view, seeds) for member in model.members]
+            each, auto = [checkpoint.scores(x) for x in logits], checkpoint.scores(model.blend(logits))
+        kinds = [member.architecture for member in model.members]
+        scores = {
+            "plain LightGBM": plain.scores(view, seeds),
+            "LightGBM": each[0],
+            "bag of trees": np.mean([x for x, k in zip(each, kinds, strict=True) if k == "lightgbm"], 0),
+            "tower": each[kinds.index("tower")],
+            "quartet + tower": each[kinds.index("quartet")],
+            "auto": auto,
+        }
+        rules = fit_rules(then, view.features)
+        if protocol == "rolling":
+            rules = [rule.knowing(Seeds(seeds.node, seeds.time, target)) for rule in rules]
+        values = {rule.name: metric(target, rule.predict(seeds), None) for rule in rules}
+        values["best rule"] = max(values.values(), key=lambda value: sign * (value or 0.0))
+        values |= {arm: metric(target, score, None) for arm, score in scores.items()}
+        pairs = {
+            "auto - bag": ("auto", "bag of trees"),
+            "quartet - LightGBM": ("quartet + tower", "LightGBM"),
+        }
+        pairs["auto - plain"] = ("auto", "plain LightGBM")
+        leads = {
+            what: {
+                by: lead(better, *(scores[arm] for arm in arms), groups)
+                for by, groups in (("entity", seeds.node), ("time", seeds.time))
+            }
+            for what, arms in pairs.items()
+        }
+        train = np.asarray(task.seeds("train").target, dtype=np.float64)
+        line = {
+            "task": name, "seed": seed, "protocol": protocol if has_two else "both", "metric": main_metric(kind),
+            "values": values, "leads": leads, "seconds": round(seconds), "threads": asked.threads,
+            "train_std": float(train.std()), "validation": trained.validation,
+            "members": [[m.name, m.validation, round(m.seconds, 1)] for m in model.members], "weights": model.weights,
+        }  # fmt: skip
+        with (asked.out / "results.jsonl").open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
+        print({arm: round(values[arm], 4) for arm in COLUMNS}, f"{seconds:.0f} s", flush=True)
+
+
+def lead(
+    better: Callable[[Any, Any], float], one: Any, other: Any, groups: Any
+) -> tuple[float, float, float] | None:
+    """Returns how much better one is than the other, with a paired interval over groups of rows."""
+    drawn = [better(one, w) - better(other, w) for w in resamples(len(one), groups, NUM_RESAMPLES, 0)]
+    if len(np.unique(groups)) < 2 or not drawn:
+        return None
+    low, high = np.percentile(drawn, [2.5, 97.5])
+    return float(better(one, None) - better(other, None)), float(low), float(high)
+
+
+class PlainTrees:
+    """What one would write by hand: counts, means and sums over one and four horizons, and the row's own cells."""
+
+    def __init__(self, data: TrainingData) -> None:
+        import lightgbm
+
+        self.output, columns = data.output, data.view.columns
+        one, four = (show_length(number * (columns.unit)) for number in (1, 4))
+        ends = tuple(f": {what} {window}" for what in ("last", "mean of", "sum of") for window in (one, four))
+        self.names = tuple(
+            name for name in columns.names
+            if ("," not in name.partition(" -> ")[0] and " -> " not in name and ":" not in name)
+            or (name.endswith(ends) and "," not in name and not name.startswith("world"))
+        )  # fmt: skip
+        codes = [place for place, name in enumerate(self.names) if name.endswith(CODE)]
+        kind, output = data.task.spec.type, data.output
+        told = [(data.view.matrix(data.seeds[split], self.names), data.labels(split)) for split in SPLITS[:2]]
+        made = [lightgbm.Dataset(matrix, labels, categorical_feature=codes) for matrix, labels in told]
+        self.booster = lightgbm.train(
+            PLAIN | task_settings(kind, output.num_outputs), made[0], 1000, [made[1]],
+            callbacks=[lightgbm.early_stopping(50, verbose=False)],
+        )  # fmt: skip
+
+    def scores(self, view: View, seeds: Any) -> Any:
+        return self.booster.predict(view.matrix(seeds, self.names))
+
+
+def print_table(lines: Sequence[dict[str, Any]]) -> None:
+    """Prints a Markdown table: means over random seeds, and how far `auto` is ahead of the bag."""
+    print_line(
+        "task",
+        "protocol",
+        "metric",
+        *COLUMNS,
+        "auto − bag, by entity",
+        "by time",
+        "seeds",
+        "seconds",
+        is_head=True,
+    )
+    for name, protocol in dict.fromkeys((line["task"], line["protocol"]) for line in lines):
+        own = [line for line in lines if (line["task"], line["protocol"]) == (name, protocol)]
+        digits = 3 if own[0]["metric"] != "mae" else 2
+        values = [statistics.mean(line["values"][arm] for line in own) for arm in COLUMNS]
+        best = (max if higher_is_better(own[0]["metric"]) else min)(values)
+        shown = [f"**{value:.{digits}f}**" if value == best else f"{value:.{digits}f}" for value in values]
+        leads = [shown_lead([line["leads"]["auto - bag"][by] for line in own]) for by in ("entity", "time")]
+        seconds = f"{statistics.mean(line['seconds'] for line in own):.0f}"
+        print_line(name, protocol, own[0]["metric"], *shown, *leads, str(len(own)), seconds)
+
+
+def shown_lead(leads: Sequence[Sequence[float] | None]) -> str:
+    """Returns the mean lead over random seeds, and the mean ends of its intervals."""
+    if any(lead is None for lead in leads):
+        return "–"
+    value, low, high = np.mean(leads, axis=0)
+    return f"{value:+.4f} [{low:+.4f}, {high:+.4f}]"
+
+
+if __name__ == "__main__":
+    main()

@@ -3,7 +3,7 @@
     python examples/demo_ensemble.py
 
 Takes about three minutes on two cores. Models that err in different places err less together: the score of an ensemble
-is the mean of its members' scores.
+is the mean of its members' scores. The model `auto` does this by itself, with weights that validation chooses.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def main(**settings: int) -> None:
 
     # Rolling: the database grows from day to day, and each prediction looks from its own day.
     trees = q.fit(task, "lightgbm", protocol="rolling")
-    network = q.fit(task, protocol="rolling", **settings)
+    network = q.fit(task, "quartet", protocol="rolling", **settings)
 
     both = q.Ensemble(network, trees)
     figures = both.evaluate(

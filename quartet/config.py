@@ -281,7 +281,7 @@ class Recipe(_Settings):
     )
     refit: Literal["auto", "always", "never"] = _choice(
         "never",
-        "whether trees are fitted again to train and validation, once validation has told how many; auto: if that "
+        "whether a model is fitted again to train and validation, once validation has chosen it; auto: trees, if that "
         "helps at an earlier cut-off",
         "auto",
         "always",

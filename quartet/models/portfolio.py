@@ -35,7 +35,9 @@ _TREES, _TOWER, _NETWORK = "lightgbm", "tower", "quartet"
 _FOR_TREES, _FOR_TOWER = 0.4, 0.15  # of the time limit
 _SCORED = 1000  # seeds that a network scores in a second of one core, until it has shown how many
 _TOWER_SEEDS = 50_000  # of an epoch of the tower
+_WITH_REFIT = 1.3  # how much longer a network takes that is fitted further to train and validation
 _BAG = 3  # networks of a kind that differ in their random seed, at most
+_FEWEST_COLUMNS = 8
 _GAINED = 0.99  # networks read the columns that make up so much of what trees have gained
 _FILE = "portfolio.json"
 
@@ -67,7 +69,8 @@ class Portfolio:
         """Returns trees that have learned and networks with random weights: to try what they see."""
         members = []
         for name in (_TREES, _TOWER, _NETWORK):
-            own, kind = recipe.changed(architecture=name, time_limit=None), model_row(name).model_class
+            own = recipe.changed(architecture=name, time_limit=None, refit="never")
+            kind = model_row(name).model_class
             told = data.changed(own, data.column_names)
             model = kind.fit(told).model if name == _TREES else kind.new(told, own).eval()
             members.append(Member(name, name, own.rng_seed, 0.0, 0.0, model))
@@ -108,6 +111,11 @@ class Portfolio:
             model = model_row(fact["architecture"]).model_class.load(folder / str(number), named, output)
             members.append(Member(**fact | {"model": model}))
         return cls(tuple(members), weights)
+
+    @property
+    def is_refit(self) -> bool:
+        """Returns whether some member has seen the labels of validation."""
+        return any(member.model.is_refit for member in self.members)
 
     @property
     def _weighted(self) -> list[tuple[Member, float]]:
@@ -158,6 +166,8 @@ class _Fitting:
             left = None if self.limit == math.inf else max(1.0, _FOR_TREES * self.limit - self._seconds)
             if not self._add(_TREES, name, columns, number, extra_trees=is_extra, time_limit=left):
                 return None
+        if self._left <= 0:  # trees alone are the answer
+            return self._fitted()
         columns = self._gained(every)
         short = min(_FOR_TOWER * self.limit, max(1.0, self._left))
         if not self._add(_TOWER, "tower", columns, time_limit=short):
@@ -188,7 +198,7 @@ class _Fitting:
 
     @property
     def _for_network(self) -> float | None:
-        return None if self.limit == math.inf else max(1.0, self._left)
+        return None if self.limit == math.inf else max(1.0, self._left / _WITH_REFIT)
 
     def _gained(self, names: tuple[str, ...]) -> tuple[str, ...]:
         """Returns the columns that make up nearly all of what any of the trees has gained by them."""
@@ -199,13 +209,15 @@ class _Fitting:
             chosen |= {
                 name for (name, gain), total in zip(order, before, strict=False) if gain and total < _GAINED
             }
-        return tuple(name for name in names if name in chosen) or names
+        return tuple(name for name in names if name in chosen) if len(chosen) >= _FEWEST_COLUMNS else names
 
     def _recipe(self, architecture: str, rng_seed: int = 0, **changes: Any) -> Recipe:
         own = self.data.recipe
         alone: dict[str, Any] = {}
         if architecture == _TOWER:  # which is many times faster than a network that reads rows
             alone = {"local": False, "branches": (), "seeds_per_epoch": _TOWER_SEEDS}
+        if architecture != _TREES:
+            alone["refit"] = "never" if own.refit == "never" else "always"
         return own.changed(
             **({"architecture": architecture, "rng_seed": own.rng_seed + rng_seed} | alone | changes)
         )

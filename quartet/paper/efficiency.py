@@ -74,7 +74,7 @@ class _Subject:
         trainer, network = self.trainer, self.trainer.network
         batches = trainer.epoch_places(0)
         places = batches[number % len(batches)][: _LITERAL_SEEDS if self.is_literal else None]
-        batch, target = self.batch(places), trainer.target[places]
+        batch, target = self.batch(places), trainer.target["train"][places]
 
         def loss(logits: torch.Tensor, seed: torch.Tensor) -> torch.Tensor:
             return trainer.data.output.loss(logits.float(), target[seed]).sum() / len(places)

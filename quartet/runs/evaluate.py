@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from quartet.config import Protocol
 from quartet.drawing import Bin, reliability_svg, rendered
+from quartet.errors import UsageError
 from quartet.evaluation import Measure, calibration_bins, fit_rules, main_metric, measures
 from quartet.features import FeatureTable
 from quartet.findings import warning
@@ -120,6 +121,9 @@ def evaluate(
         if run is not None and (split == "val" or protocol == checkpoint.recipe.protocol):
             return run.kept_scores(split, task), run.kept_members(split)
         seeds, model = tasks[checkpoint.recipe.past_labels].asked_seeds(split), checkpoint.model
+        if split == "val" and model.is_refit:
+            text = "the model has seen the labels of validation; its scores from before are in its run"
+            raise UsageError("C10", text, "load the run folder, not the model in it")
         each = member_logits(model, view_of(checkpoint), seeds, listener)
         return checkpoint.scores(model.blend(each)), [checkpoint.scores(own) for own in each if model.members]
 

@@ -15,6 +15,7 @@ from quartet.machine import autocast
 from quartet.training.model import Epoch
 from quartet.training.trainer import Trainer
 
+_GUESSED = (1e-3, 0.0)  # seconds of a seed and of a validation, until steps have shown them
 _PATIENCE = 0.3  # seconds: after a trial step that took so long there is no larger one
 
 
@@ -44,8 +45,12 @@ class Pace:
 
     def lines(self) -> list[tuple[str, str]]:
         """Returns what people should know before it begins; the trainer stays as it is."""
-        self.seed_seconds, self.validation_seconds = measured_cost(self.trainer)
         trainer, recipe = self.trainer, self.trainer.recipe
+        self.seed_seconds, self.validation_seconds = (
+            _GUESSED  # a limit tells the cost, and trials would be part of it
+        )
+        if recipe.time_limit is None:
+            self.seed_seconds, self.validation_seconds = measured_cost(trainer)
         train, state = trainer.data.context("train"), trainer.state
         alone = trainer.data.view.graph.degrees(train.seed_node, train.seed_time) == 0
         done = f"; {state.epoch} of them done before" if state.step else ""
@@ -53,14 +58,16 @@ class Pace:
             precision = "bf16" if torch.is_autocast_enabled(trainer.device.type) else "fp32"
         threads = torch.get_num_threads()
         an_epoch = self.seed_seconds * trainer.seeds_an_epoch + self.validation_seconds
-        limit = f", training stopped after {duration(recipe.time_limit)}" if recipe.time_limit else ""
+        cost = f"about {duration(an_epoch)} an epoch, {duration(self.seconds_left())} in all"
+        if recipe.time_limit is not None:
+            cost = f"at most {duration(recipe.time_limit)}"
         return [
             ("no history", f"{int(alone.sum()):,} training seeds ({alone.mean():.1%})"),
             ("context", f"{np.diff(train.local_start).mean():.0f} distinct rows a seed"),
             ("model", f"{recipe.model.architecture}, {trainer.network.summary}"),
             ("epochs", f"{recipe.epochs} of {trainer.seeds_an_epoch:,} seeds, in batches of {recipe.batch_size}{done}"),
             ("device", f"{trainer.device.type}, {threads} thread{'' if threads == 1 else 's'}, {precision}"),
-            ("cost", f"about {duration(an_epoch)} an epoch, {duration(self.seconds_left())} in all{limit}"),
+            ("cost", cost),
         ]  # fmt: skip
 
     def epoch_line(self, epoch: Epoch) -> str:

@@ -81,6 +81,10 @@ class Model(Protocol):
 
     members: tuple[Member, ...]  # of a portfolio; a model by itself has none
 
+    @property
+    def is_refit(self) -> bool:
+        """Returns whether it has seen the labels of validation, once these had chosen it."""
+
     @classmethod
     def fit(
         cls,

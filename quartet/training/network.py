@@ -63,6 +63,7 @@ class Network(nn.Module):
 
     readout: Any  # of `models/layers/readout.py`
     members = ()
+    is_refit = False
 
     def __init__(self, config: ModelConfig, schema: ModelSchema) -> None:
         super().__init__()
@@ -136,9 +137,15 @@ class Network(nn.Module):
         if not trainer.run(listener, state):
             return None
         trainer.use_best()
-        best = trainer.state.best
+        best, network = trainer.state.best, trainer.network
         assert best is not None
-        return Fitted(trainer.network, trainer.state.epochs, best, f"epoch {best.number + 1}")
+        chosen, validation = f"epoch {best.number + 1}", None
+        if data.recipe.refit == "always":
+            validation = [network.logits(data.view, data.seeds["val"])]
+            if not trainer.refit(listener):
+                return None
+            chosen += ", fitted further to train and validation"
+        return Fitted(network, trainer.state.epochs, best, chosen, validation)
 
     def logits(self, view: View, seeds: Seeds, listener: Listener = SILENT) -> NDArray[np.float64]:
         """Returns the (S, outputs) logits of seeds, of which a view shows the past."""
@@ -158,7 +165,8 @@ class Network(nn.Module):
 
     def save(self, folder: Path) -> None:
         save_file({name: t.cpu().contiguous() for name, t in self.state_dict().items()}, folder / _WEIGHTS)
-        (folder / _SCHEMA).write_text(json.dumps(asdict(self.schema)), encoding="utf-8")
+        facts = asdict(self.schema) | {"is_refit": self.is_refit}
+        (folder / _SCHEMA).write_text(json.dumps(facts), encoding="utf-8")
 
     @classmethod
     def load(cls, folder: Path, recipe: Recipe, output: Output) -> Self:
@@ -172,6 +180,7 @@ class Network(nn.Module):
             ),
         )
         network.load_state_dict(load_file(folder / _WEIGHTS))
+        network.is_refit = bool(schema["is_refit"])
         return network.eval()
 
 

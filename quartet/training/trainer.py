@@ -40,6 +40,7 @@ from quartet.machine import (
     write_checksums,
 )
 from quartet.registry import model_row
+from quartet.tasks import SPLITS, Split
 from quartet.tokens import TokenBatch, shuffled_places
 from quartet.training.accumulate import ForwardGroup, GroupForward, backward_by_group
 from quartet.training.data import BATCH, TrainingData
@@ -49,6 +50,8 @@ from quartet.training.model import Epoch
 from quartet.training.network import Network
 
 _RISE = 0.05  # the fraction of a run in which a cosine schedule rises
+_REFIT, _REFIT_RATE, _FEWEST_REFIT_STEPS = 0.25, 0.5, 10  # of the steps and of the learning rate of training
+_REFIT_DRAW = 2**20  # of the order of seeds, beside the numbers of epochs
 _ANEW = "start a new run"
 _NO_MEMORY = ("memory", "could not create a primitive")  # what torch says, and oneDNN inside it
 
@@ -93,12 +96,12 @@ class Trainer:
             model_row(recipe.model.architecture).model_class.new(data, recipe).to(self.device)
         )
         self.last_forward = processes.synchronised(ForwardGroup(self.network))
-        self.optimizer = torch.optim.Adam(
-            self.network.parameters(), lr=recipe.learning_rate, weight_decay=recipe.weight_decay
-        )
+        self.optimizer = self._new_optimizer()
         self.state = TrainingState(micro_batch=micro_batch)
         self.best_weights: dict[str, Tensor] = {}
-        self.target = torch.tensor(data.labels("train"))
+        self.split: Split = "train"  # of the batch under way
+        self.target = {split: torch.tensor(data.labels(split)) for split in SPLITS[:2]}
+        self.refit_done: float | None = None  # how much of refitting is done, once that has begun
         self.places = _latest(data.context("train").seed_time, recipe.train_fraction)
         self.validated = selection_rows(len(data.context("val")), recipe.validation_seeds)
 
@@ -121,6 +124,39 @@ class Trainer:
             self.save(state_folder)
             listener.epoch(epoch)
         return True
+
+    def refit(self, listener: Listener = SILENT) -> bool:
+        """Goes on from the best weights with train and validation together; tells whether it came to its end.
+
+        It takes a part of the steps that training took, at a part of its learning rate: the seeds of validation are the
+        latest, and what they say of now is worth most. A batch is of either split. No epoch is chosen afterwards.
+        """
+        state, size = self.state, self.recipe.batch_size
+        first, num_steps = state.step, max(_FEWEST_REFIT_STEPS, round(_REFIT * state.step))
+        self.optimizer = self._new_optimizer()
+        batches: list[tuple[Split, NDArray[np.int64]]] = []
+        while state.step < first + num_steps:
+            if self.processes.any(listener.should_stop()):
+                return False
+            if not batches:
+                rng = np.random.default_rng([self.recipe.rng_seed, _REFIT_DRAW, state.step])
+                pools: dict[Split, NDArray[np.int64]] = {
+                    "train": self.places, "val": np.arange(len(self.data.context("val"))),
+                }  # fmt: skip
+                for split, pool in pools.items():
+                    batches += [(split, pool[b]) for b in shuffled_places(len(pool), size, rng, None)]
+                batches = [batches[place] for place in rng.permutation(len(batches))]
+            self.split, places = batches.pop()
+            self.refit_done = (state.step - first + 0.5) / num_steps
+            self._step(places)
+        self.network.is_refit = True
+        return True
+
+    def _new_optimizer(self) -> torch.optim.Adam:
+        recipe = self.recipe
+        return torch.optim.Adam(
+            self.network.parameters(), lr=recipe.learning_rate, weight_decay=recipe.weight_decay
+        )
 
     def epoch_places(self, epoch: int) -> list[NDArray[np.int64]]:
         """Returns the seeds of an epoch in batches: a function of the recipe and the epoch's number."""
@@ -174,19 +210,21 @@ class Trainer:
 
     def _rate(self) -> float:
         """Returns the learning rate of this step as a fraction of the highest, by how much of the run is done."""
+        if self.refit_done is not None:
+            return _REFIT_RATE * _cosine(self.refit_done)
         if self.recipe.schedule == "constant":
             return 1.0
         steps = -(-self.seeds_an_epoch // self.recipe.batch_size) * self.recipe.epochs
         done = (self.state.step + 0.5) / steps
         if self.recipe.time_limit is not None:
             done = max(done, min(1.0, self.state.seconds / self.recipe.time_limit))
-        return min(done / _RISE, (1 + math.cos(math.pi * done)) / 2)
+        return _cosine(done)
 
     def _backward(
         self, places: NDArray[np.int64], micro_batches: list[NDArray[np.int64]], weight: float
     ) -> float:
         """Returns the mean loss of a batch, of which this process takes its slice, and leaves its gradient."""
-        sketch = torch.from_numpy(self.data.context("train").sketch[places]).to(self.device)
+        sketch = torch.from_numpy(self.data.context(self.split).sketch[places]).to(self.device)
         self.network.update_batch_stats(sketch)
         *others, last = micro_batches
         with _memory_explained(f"{len(last):,} seeds at a time at width {self.recipe.model.width}"):
@@ -201,7 +239,7 @@ class Trainer:
     ) -> float:
         """Returns the weighted loss of some seeds, whose gradient is added to the network's."""
         batch = replace(self._tokens(places), whole_sketch=sketch)
-        target = self.target[places].to(self.device)
+        target = self.target[self.split][places].to(self.device)
 
         def loss(logits: Tensor, seed: Tensor) -> Tensor:
             heads = logits.shape[1:-1].numel()  # each of a tower's has an answer of its own
@@ -221,7 +259,7 @@ class Trainer:
         return own, self.processes.count / len(places)
 
     def _tokens(self, places: NDArray[np.int64]) -> TokenBatch:
-        context = select(self.data.context("train"), places)
+        context = select(self.data.context(self.split), places)
         return self.data.view.tokenizer(context, draw=self.state.step + 1, device=self.device)
 
     def _end_epoch(self, num_seeds: int) -> Epoch:
@@ -319,6 +357,11 @@ class Trainer:
         }
         groups = self.optimizer.state_dict()["param_groups"]
         self.optimizer.load_state_dict({"state": moments, "param_groups": groups})
+
+
+def _cosine(done: float) -> float:
+    """Returns a short rise, then a fall to zero."""
+    return min(done / _RISE, (1 + math.cos(math.pi * done)) / 2)
 
 
 @contextmanager

@@ -13,8 +13,8 @@ from quartet.evaluation.metrics import higher_is_better, main_metric, metric_of,
 from quartet.tasks import TaskType
 
 _STEPS = 4  # weights are multiples of a quarter
-_NUM_RESAMPLES = 50
-_NOISE = 1.0  # deviations of a difference that do not count
+_NUM_RESAMPLES = 30
+_NOISE = 2.0  # deviations of a difference that do not count
 
 Logits = NDArray[np.float64]
 
@@ -22,25 +22,28 @@ Logits = NDArray[np.float64]
 def blend_weights(
     task_type: TaskType,
     target: NDArray[Any],
-    entity: NDArray[Any],
+    groups: Sequence[NDArray[Any]],
     logits: Sequence[Logits],
     scores: Callable[[Logits], NDArray[np.float64]],
 ) -> tuple[float, ...]:
     """Returns the weights of some models: of those as good as the best, the ones nearest to equal.
 
-    `scores` makes scores of logits. Two blends are equally good where resamples of the entities do not tell them
-    apart.
+    `scores` makes scores of logits. Two blends are equally good where resamples of groups of rows do not tell them
+    apart: `groups` are the entities of the rows, and their times, because days and years differ as entities do.
     """
     metric, sign = metric_of(task_type), 1 if higher_is_better(main_metric(task_type)) else -1
     grid = np.array([w for w in product(range(_STEPS + 1), repeat=len(logits)) if sum(w) == _STEPS]) / _STEPS
     blends = [scores(np.tensordot(weights, np.stack(logits), 1)) for weights in grid]
     value = np.array([sign * (metric(target, blend, None) or 0.0) for blend in blends])
     best, distance = int(value.argmax()), np.abs(grid - 1 / len(logits)).max(1)
-    drawn = [
-        [sign * (metric(target, blend, weight) or 0.0) for blend in blends]
-        for weight in resamples(len(target), entity, _NUM_RESAMPLES, 0)
-    ]
-    noise = np.std(np.array(drawn) - np.array(drawn)[:, [best]], axis=0) if drawn else np.zeros(len(grid))
+    noise = np.zeros(len(grid))
+    for group in groups:
+        drawn = [
+            [sign * (metric(target, blend, weight) or 0.0) for blend in blends]
+            for weight in resamples(len(target), group, _NUM_RESAMPLES, 0)
+        ]
+        if drawn:
+            noise = np.maximum(noise, np.std(np.array(drawn) - np.array(drawn)[:, [best]], axis=0))
     fair = np.flatnonzero(value[best] - value <= _NOISE * noise)
     nearest = min(fair, key=lambda place: (distance[place], -value[place]))
     return tuple(grid[nearest].tolist())

@@ -20,7 +20,7 @@ SETTINGS = {
     "num_threads": 1,
     "verbose": -1,
 }
-_FEW = 20_000  # rows of training: below, trees are smaller
+_FEW, _MANY = 20_000, 50_000  # rows of training: with few of them trees are smaller, with many coarser
 # Objective, and what stops the training. Accuracy moves in steps, so the loss stands in for it.
 _OBJECTIVES: dict[TaskType, tuple[str, str]] = {
     "binary_classification": ("binary", "auc"),
@@ -31,9 +31,12 @@ _OBJECTIVES: dict[TaskType, tuple[str, str]] = {
 
 def column_settings(num_rows: int, is_extra: bool, threads: int) -> dict[str, Any]:
     """Returns the settings of trees on relational columns, of which there are many, and many alike."""
-    small = {"num_leaves": 15, "min_data_in_leaf": 50} if num_rows < _FEW else {}
-    few_columns = {"extra_trees": True} if is_extra else {"feature_fraction": 0.3, **small}
-    return SETTINGS | few_columns | {"num_threads": threads}
+    if num_rows < _FEW:
+        size = {"num_leaves": 15, "min_data_in_leaf": 50, "feature_fraction": 0.3} if not is_extra else {}
+    else:
+        size = {"feature_fraction": 0.3} if num_rows >= _MANY or not is_extra else {}
+        size |= {"max_bin": 63} if num_rows >= _MANY else {}
+    return SETTINGS | size | {"extra_trees": is_extra, "num_threads": threads}
 
 
 def task_settings(task_type: TaskType, num_classes: int) -> dict[str, Any]:

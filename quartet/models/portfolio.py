@@ -156,7 +156,7 @@ class _Fitting:
         self.listener.begin(_Plan(self.data))
         every = self.data.column_names
         near = tuple(name for name in every if not is_about_others(name))
-        trees = [("trees", every, False), ("trees", every, True)]
+        trees = [("trees", every, True), ("trees", every, False)]
         if near != every:
             trees += [("trees on own rows", near, False), ("trees on own rows", near, True)]
             trees[1], trees[2] = trees[2], trees[1]
@@ -259,8 +259,8 @@ class _Fitting:
         ]
         of_kind: Sequence[float] = [1 / len(kinds)] * len(kinds)
         if is_done:
-            entity, scores = self.data.seeds["val"].node, self.data.output.scores
-            of_kind = blend_weights(self.kind, self.labels, entity, means, scores)
+            asked, scores = self.data.seeds["val"], self.data.output.scores
+            of_kind = blend_weights(self.kind, self.labels, (asked.node, asked.time), means, scores)
         weights = [of_kind[kinds.index(name)] / names.count(name) for name in names]
         model = Portfolio(tuple(self.members), tuple(weights))
         epoch = Epoch(

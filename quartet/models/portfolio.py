@@ -172,10 +172,10 @@ class _Fitting:
         short = min(_FOR_TOWER * self.limit, max(1.0, self._left))
         if not self._add(_TOWER, "tower", columns, time_limit=short):
             return None
-        tower = self.members[-1].model
+        start = self.members[-1].model.chosen_readout  # which has not seen the labels of validation
         with self.processes.first_alone():  # so that the time limit is one of training alone
             self.data.changed(self._recipe(_NETWORK), columns).context("train")
-        if not self._add(_NETWORK, "quartet", columns, start=tower, time_limit=self._for_network):
+        if not self._add(_NETWORK, "quartet", columns, start=start, time_limit=self._for_network):
             return None
         for rng_seed in range(1, _BAG):
             for kind in (_TOWER, _NETWORK):  # these begin anew: they differ more

@@ -49,6 +49,7 @@ class Trees:
     num_outputs: int
     text: str  # as `checked_text` writes them
     is_refit: bool = False  # whether they have seen the labels of validation
+    before: str = ""  # as validation has chosen them, where they are fitted again; not kept
     members: ClassVar[tuple[Member, ...]] = ()
 
     @classmethod
@@ -80,7 +81,7 @@ class Trees:
         chosen = model.summary
         if boosting.should_refit(train, val, listener):
             again = boosting.grow(train + val, rounds=model.num_rounds)
-            model = replace(model, text=again, is_refit=True)
+            model = replace(model, text=again, is_refit=True, before=model.text)
             chosen += ", fitted again to train and validation"
         seconds = time.perf_counter() - begin
         epoch = Epoch(0, model._loss(data), validation, seconds, 0.0, is_best=True)
@@ -145,9 +146,13 @@ class Trees:
 
     @cached_property
     def gains(self) -> dict[str, float]:
-        """Returns what splits by each column gained, as a part of all that was gained."""
+        """Returns what splits by each column gained, as a part of all that was gained.
+
+        Who chooses columns by it has not seen the labels of validation, where the trees were fitted just now.
+        """
         lines = [
-            re.findall(rf"^{what}=(.+)$", self.text, re.MULTILINE) for what in ("split_feature", "split_gain")
+            re.findall(rf"^{what}=(.+)$", self.before or self.text, re.MULTILINE)
+            for what in ("split_feature", "split_gain")
         ]
         place, gain = (np.array(" ".join(line).split(), dtype=np.float64) for line in lines)
         if len(place) != len(gain) or not gain.sum() > 0:

@@ -5,7 +5,7 @@ Each part is built once and when it is first asked for: trees never wait for a g
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -99,7 +99,7 @@ class TrainingData:
     cache: Path | None = None
     listener: Listener = SILENT
     chosen_columns: tuple[str, ...] | None = None  # of all relational columns; None: all
-    start: Any = None  # a network whose tower a new one takes over
+    start: Mapping[str, torch.Tensor] | None = None  # the weights of a tower that a new network takes over
 
     @staticmethod
     def prepare(
@@ -160,7 +160,9 @@ class TrainingData:
         """Returns the relational columns of a split's seeds, which are made once."""
         return self.view.matrix(self.seeds[split], self.column_names)
 
-    def changed(self, recipe: Recipe, columns: tuple[str, ...], start: Any = None) -> TrainingData:
+    def changed(
+        self, recipe: Recipe, columns: tuple[str, ...], start: Mapping[str, torch.Tensor] | None = None
+    ) -> TrainingData:
         """Returns the same data for another recipe that reads the same features, with some of the columns."""
         other = replace(self, recipe=recipe, chosen_columns=columns, start=start)
         kept = {"seeds": self.seeds, "_columns": self._columns, "affordable_columns": self.affordable_columns}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Self
@@ -64,6 +64,9 @@ class Network(nn.Module):
     readout: Any  # of `models/layers/readout.py`
     members = ()
     is_refit = False
+    chosen_readout: Mapping[
+        str, Tensor
+    ] = {}  # as validation has chosen it: before it saw the labels of validation
 
     def __init__(self, config: ModelConfig, schema: ModelSchema) -> None:
         super().__init__()
@@ -113,7 +116,7 @@ class Network(nn.Module):
         network = cls(recipe.model, schema)
         network.readout.begin(data.output.start(), columns)
         if data.start is not None:
-            network.readout.go_on_from(data.start.readout)
+            network.readout.go_on_from(data.start)
         return network
 
     @classmethod
@@ -140,6 +143,7 @@ class Network(nn.Module):
         best, network = trainer.state.best, trainer.network
         assert best is not None
         chosen, validation = f"epoch {best.number + 1}", None
+        network.chosen_readout = {name: t.clone() for name, t in network.readout.state_dict().items()}
         if data.recipe.refit == "always":
             validation = [network.logits(data.view, data.seeds["val"])]
             if not trainer.refit(listener):

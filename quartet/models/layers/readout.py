@@ -7,6 +7,7 @@ context of some rows holds but a sample. Its k heads share their weights in the 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 import numpy as np
 import torch
@@ -100,9 +101,9 @@ class Tower(nn.Module):
         ]
         return torch.cat([rank.masked_fill(absent, 0.0), size, absent.to(rank.dtype), *embedded], 1)
 
-    def go_on_from(self, other: Tower) -> None:
-        """Takes over what a tower that stood alone has learned: the first answer is that tower's."""
-        self.load_state_dict(other.state_dict(), strict=False)
+    def go_on_from(self, weights: Mapping[str, Tensor]) -> None:
+        """Takes over the weights of a tower that stood alone: the first answer is that tower's."""
+        self.load_state_dict(dict(weights), strict=False)
         if self.join is not None:
             with torch.no_grad():
                 self.join[1].weight.zero_()  # type: ignore[operator]

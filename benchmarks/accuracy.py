@@ -103,7 +103,7 @@ def measure(name: str, seed: int, asked: argparse.Namespace) -> None:
         scores = {
             "plain LightGBM": plain.scores(view, seeds),
             "LightGBM": each[0],
-            "bag of trees": np.mean([x for x, k in zip(each, kinds, strict=True) if k == "lightgbm"], 0),
+            "bag of trees": bag_of_trees(model, each),
             "tower": each[kinds.index("tower")],
             "quartet + tower": each[kinds.index("quartet")],
             "auto": auto,
@@ -136,6 +136,16 @@ def measure(name: str, seed: int, asked: argparse.Namespace) -> None:
         with (asked.out / "results.jsonl").open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
         print({arm: round(values[arm], 4) for arm in COLUMNS}, f"{seconds:.0f} s", flush=True)
+
+
+def bag_of_trees(model: Any, each: Sequence[Any]) -> Any:
+    """Returns the blend of all trees alone, by the weights that they have among each other."""
+    weights = np.array(
+        [w * (m.architecture == "lightgbm") for m, w in zip(model.members, model.weights, strict=True)]
+    )
+    if not weights.any():
+        weights = np.array([float(m.architecture == "lightgbm") for m in model.members])
+    return np.tensordot(weights / weights.sum(), np.stack(each), 1)
 
 
 def lead(

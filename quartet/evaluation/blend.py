@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from quartet.evaluation.metrics import higher_is_better, main_metric, metric_of, resamples
 from quartet.tasks import TaskType
 
-_STEPS = 4  # weights are multiples of a quarter
+_STEPS = 6  # weights are multiples of a sixth
 _NUM_RESAMPLES = 30
 _NOISE = 2.0  # deviations of a difference that do not count
 

@@ -19,7 +19,8 @@ same number of cells is looked at. No column tells the date: a tree cannot know 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
@@ -91,18 +92,30 @@ class RelationalColumns:
     def names(self) -> tuple[str, ...]:
         return tuple(name for block in self.blocks for name in block.names)
 
+    @cached_property
+    def near(self) -> frozenset[str]:
+        """Returns the columns of the seed's row and of rows one link below it: what one would make by hand."""
+        near = [
+            block
+            for block in self.blocks
+            if isinstance(block, (_Calendar, _LagBlock))
+            or (isinstance(block, _OwnBlock) and not block.way.links)
+            or (isinstance(block, _PathBlock) and not block.way.links and block.path.is_near)
+        ]
+        return frozenset(name for block in near for name in block.names)
+
     def affordable(self, seeds: Seeds) -> tuple[str, ...]:
         """Returns the columns that can be made of many seeds: no places among all entities where times are many."""
         is_cheap = len(np.unique(seeds.time)) * self.num_entities <= _MOST_COMPARED
         return tuple(name for name in self.names if is_cheap or not is_place(name))
 
-    def matrix(self, seeds: Seeds, wanted: Collection[str] | None = None, threads: int = 1) -> Matrix:
+    def matrix(self, seeds: Seeds, wanted: AbstractSet[str] | None = None, threads: int = 1) -> Matrix:
         """Returns the (S, names) columns of seeds; those of blocks of which none is wanted are left NaN."""
         rows, place = seeds.node - self.first_node, 0
         out = np.full((len(seeds), len(self.names)), np.nan, np.float32)
         for block in self.blocks:
             names = block.names
-            if wanted is None or not wanted.isdisjoint(names):  # type: ignore[attr-defined]
+            if wanted is None or not wanted.isdisjoint(names):
                 block.fill(rows, seeds.time, self.rule, out[:, place : place + len(names)], threads)
             place += len(names)
         return out

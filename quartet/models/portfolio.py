@@ -1,6 +1,7 @@
 """Portfolio: the model `auto`. Trees first, then networks, then a blend whose weights validation chooses.
 
-    trees            with and without columns about others, choosing among all thresholds or among random ones
+    trees            on all columns, on those of linked rows, and on those of rows one link away; choosing among all
+                     thresholds or among random ones
     tower            a perceptron on the columns by which those trees gained
     quartet          the graph transformer, which begins with what the tower has learned
 
@@ -34,7 +35,7 @@ from quartet.training import Epoch, Fitted, Member, Output, TrainingData, View, 
 _TREES, _TOWER, _NETWORK = "lightgbm", "tower", "quartet"
 _FOR_TREES, _FOR_TOWER = 0.4, 0.15  # of the time limit
 _SCORED = 1000  # seeds that a network scores in a second of one core, until it has shown how many
-_TOWER_SEEDS = 50_000  # of an epoch of the tower
+_TOWER_SEEDS = 5  # times as many seeds has an epoch of the tower
 _WITH_REFIT = 1.3  # how much longer a network takes that is fitted further to train and validation
 _BAG = 3  # networks of a kind that differ in their random seed, at most
 _FEWEST_COLUMNS = 8
@@ -155,12 +156,13 @@ class _Fitting:
     def run(self) -> Fitted | None:
         self.listener.begin(_Plan(self.data))
         every = self.data.column_names
-        near = tuple(name for name in every if not is_about_others(name))
-        trees = [("trees", every, True), ("trees", every, False)]
-        if near != every:
-            trees += [("trees on own rows", near, False), ("trees on own rows", near, True)]
-            trees[1], trees[2] = trees[2], trees[1]
-        for number, (name, columns, is_extra) in enumerate(trees):
+        own = tuple(name for name in every if not is_about_others(name))
+        near = tuple(name for name in every if name in self.data.view.columns.near)
+        kinds = {"trees": every, "trees on own rows": own, "trees on near rows": near}
+        told = {columns: name for name, columns in reversed(kinds.items())}  # each set of columns once
+        trees = [(name, kinds[name]) for name in kinds if name in told.values()]
+        turns = [(*one, (number + turn) % 2 == 0) for turn in (0, 1) for number, one in enumerate(trees)]
+        for number, (name, columns, is_extra) in enumerate(turns):
             if number and self._seconds > _FOR_TREES * self.limit * number / (number + 1):
                 break  # another would take the trees beyond their part of the time
             left = None if self.limit == math.inf else max(1.0, _FOR_TREES * self.limit - self._seconds)
@@ -215,7 +217,8 @@ class _Fitting:
         own = self.data.recipe
         alone: dict[str, Any] = {}
         if architecture == _TOWER:  # which is many times faster than a network that reads rows
-            alone = {"local": False, "branches": (), "seeds_per_epoch": _TOWER_SEEDS}
+            more = own.seeds_per_epoch and _TOWER_SEEDS * own.seeds_per_epoch
+            alone = {"local": False, "branches": (), "seeds_per_epoch": more}
         if architecture != _TREES:
             alone["refit"] = "never" if own.refit == "never" else "always"
         return own.changed(
@@ -241,7 +244,7 @@ class _Fitting:
         if fitted is None:
             return False
         (logits,) = fitted.validation or [fitted.model.logits(data.view, data.seeds["val"])]
-        seconds, value = time.perf_counter() - before, self._value(logits)
+        seconds, value = self.processes.mean(time.perf_counter() - before), self._value(logits)
         self.members.append(Member(name, architecture, recipe.rng_seed, value, seconds, fitted.model))
         self.logits.append(logits)
         self.listener.member(self.members[-1], self._fitted(is_done=False))
@@ -251,22 +254,33 @@ class _Fitting:
         return selection_value(self.kind, self.labels, self.data.output.scores(logits))
 
     def _fitted(self, is_done: bool = True) -> Fitted:
-        """Returns the blend of all members so far: those of one name weigh the same, and until it is done all names."""
-        names = [member.name for member in self.members]
-        kinds = list(dict.fromkeys(names))
-        means = [
-            np.mean([x for x, n in zip(self.logits, names, strict=True) if n == kind], 0) for kind in kinds
-        ]
-        of_kind: Sequence[float] = [1 / len(kinds)] * len(kinds)
-        if is_done:
-            asked, scores = self.data.seeds["val"], self.data.output.scores
-            of_kind = blend_weights(self.kind, self.labels, (asked.node, asked.time), means, scores)
-        weights = [of_kind[kinds.index(name)] / names.count(name) for name in names]
-        model = Portfolio(tuple(self.members), tuple(weights))
-        epoch = Epoch(
-            0, float("nan"), self._value(model.blend(self.logits)), self._seconds, 0.0, is_best=True
-        )
+        """Returns the blend of all members so far: of the kinds of trees, of those of networks, and then of the two."""
+        names: dict[bool, list[str]] = {}
+        for member in self.members:
+            names.setdefault(member.architecture == _TREES, []).append(member.name)
+        kinds = []
+        for own in names.values():
+            means = [
+                np.array([m.name == name for m in self.members]) / own.count(name)
+                for name in dict.fromkeys(own)
+            ]
+            kinds.append(self._blend(means, is_done))
+        model = Portfolio(tuple(self.members), tuple(self._blend(kinds, is_done).tolist()))
+        value = self._value(model.blend(self.logits))
+        epoch = Epoch(0, float("nan"), value, self._seconds, 0.0, is_best=True)
         return Fitted(model, [epoch], epoch, model.summary, list(self.logits))
+
+    def _blend(self, parts: Sequence[Logits], is_done: bool) -> Logits:
+        """Returns the weights of members in a blend of parts, each of which is given by such weights.
+
+        Validation chooses how much of each is taken; until all are done, the same.
+        """
+        of_part: Sequence[float] = [1 / len(parts)] * len(parts)
+        if is_done and len(parts) > 1:
+            asked, scores = self.data.seeds["val"], self.data.output.scores
+            logits = [np.tensordot(part, np.stack(self.logits), 1) for part in parts]
+            of_part = blend_weights(self.kind, self.labels, (asked.node, asked.time), logits, scores)
+        return np.asarray(np.tensordot(of_part, np.stack(parts), 1))
 
 
 @dataclass

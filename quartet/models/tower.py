@@ -10,6 +10,7 @@ from torch import Tensor
 from quartet.config import ModelConfig
 from quartet.errors import UsageError
 from quartet.listener import SILENT, Listener
+from quartet.machine import autocast
 from quartet.models.layers.readout import Tower
 from quartet.tasks import Seeds
 from quartet.tokens import SeedGroup, TokenBatch
@@ -42,7 +43,7 @@ class TowerAlone(Network):
             some = slice(first, first + _AT_ONCE)
             asked = Seeds(seeds.node[some], seeds.time[some], None)
             matrix = view.matrix(seeds if len(asked) == len(seeds) else asked, self.schema.columns)
-            with torch.inference_mode():
+            with torch.inference_mode(), autocast(device.type, view.recipe.precision):
                 for rows in torch.from_numpy(matrix).split(_BATCH):
                     parts.append(self.readout(None, rows.to(device)).double().cpu().numpy())
             listener.progress("scores", len(asked), len(seeds))

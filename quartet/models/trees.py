@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from quartet.causal import visible
 from quartet.config import Recipe
 from quartet.evaluation import (
     MOST_TREES,
@@ -79,7 +80,10 @@ class Trees:
         logits = model.logits(data.view, data.seeds["val"])
         validation = selection_value(kind, data.labels("val"), data.output.scores(logits))
         chosen = model.summary
-        if boosting.should_refit(train, val, listener):
+        should_refit = boosting.should_refit(train, val, listener)
+        if listener.should_stop():  # the trial may have ended early
+            return None
+        if should_refit:
             again = boosting.grow(train + val, rounds=model.num_rounds)
             model = replace(model, text=again, is_refit=True, before=model.text)
             chosen += ", fitted again to train and validation"
@@ -249,7 +253,7 @@ class _Boosting:
             return refit == "always"
         times, asked = data.seeds["train"].time, data.seeds["val"].time
         first = _inner_cutoff(times, asked)
-        is_before, is_after = data.task.spec.known_at(times) <= first, times >= first
+        is_before, is_after = visible(data.task.spec.known_at(times), first), times >= first
         took = time.perf_counter() - self.begin
         if took > _FOR_A_TRIAL * (data.recipe.time_limit or math.inf):
             return not self.is_over

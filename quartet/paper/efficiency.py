@@ -121,7 +121,7 @@ def efficiency_study(
     subjects = []
     for model in ("quartet", "relgt"):
         name = f"{task.full_database.schema.name}/{task.name}"
-        recipe = Recipe.load(preset, name, model, **(changes or {}))
+        recipe = Recipe.load(preset, name, model, **{"tower": 0, **(changes or {})})
         data, seconds, num_bytes, public_bytes = _prepared(task, recipe, listener)
         trainer = Trainer(data, micro_batch=recipe.batch_size)
         if model == "quartet":

@@ -111,7 +111,8 @@ class Study:
 
     def _job(self, path: str, task: Task, arm: Arm, rng_seed: int) -> Job:
         """Returns one training. Where the arm and the user's changes meet, the arm decides."""
-        changes = self.changes | arm.changes | {"rng_seed": rng_seed}
+        base = {} if self.name == "tune" else {"tower": 0}  # the paper's models have none
+        changes = base | self.changes | arm.changes | {"rng_seed": rng_seed}
         recipe = Recipe.load(
             self.preset, f"{task.full_database.schema.name}/{task.name}", arm.model, **changes
         )

@@ -30,7 +30,8 @@ def test_own_database(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFix
     fit = quartet.fit
 
     def quick(*words: Any, **settings: Any) -> Any:
-        return fit(*words, **settings | ({"epochs": 1, "seeds_per_epoch": 256} if settings else {}))
+        short = {"epochs": 1, "seeds_per_epoch": 256, "time_limit": 3}
+        return fit(*words, **settings | (short if settings else {}))
 
     monkeypatch.setattr(quartet, "fit", quick, raising=False)
     names = runpy.run_path("own_database.py")

@@ -23,7 +23,8 @@ def test_python_examples_run(
     run(["python", "examples/shop.py", "shop.sqlite"], monkeypatch)
     [(_, block)] = blocks(README, "python")
     assert "q.fit(task)" in block
-    quick = block.replace("q.fit(task)", "q.fit(task, epochs=1, seeds_per_epoch=128, validation_seeds=128)")
+    settings = "epochs=1, seeds_per_epoch=128, validation_seeds=128, time_limit=3"
+    quick = block.replace("q.fit(task)", f"q.fit(task, {settings})")
     names: dict[str, Any] = {}
     exec(compile(quick, README.name, "exec"), names)
     assert "No problems found." in capsys.readouterr().out

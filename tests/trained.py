@@ -26,7 +26,8 @@ from quartet.findings import Finding
 from quartet.listener import Listener
 from quartet.machine import user_cache
 from quartet.runs import Predictions, TrainedModel
-from quartet.tasks import Task
+from quartet.tasks import SPLITS, Task
+from quartet.times import show_instant
 from quartet.training import Epoch
 from tests.tasks.small import CHURN, small_shop
 
@@ -59,6 +60,16 @@ KINDS: dict[str, dict[str, Any]] = {
 def churn(**changes: Any) -> Task:
     """The task churn of the small shop."""
     return Task.from_sql(small_shop(), **(CHURN | changes))
+
+
+def from_labels(task: Task, **other: pa.Table) -> Task:
+    """A task from the table of its labels, which nobody can make again; those of some splits may be other ones."""
+    rows = [other.get(split, task.label_rows(split)) for split in SPLITS]
+    return Task.from_labels(
+        task.full_database, pa.concat_tables(rows), name="given", task_type=task.spec.type,
+        entity_table=task.spec.entity_table, entity_col="customer", time_col="timestamp", target_col="churned",
+        timedelta="10 days", val_timestamp=show_instant(task.splits.val), test_timestamp=show_instant(task.splits.test),
+    )  # fmt: skip
 
 
 class Heard(Listener):

@@ -64,7 +64,8 @@ def at_home(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def training(runs: str, *more: str) -> list[str]:
-    return ["train", "shop", "churn.yaml", "--runs", runs, "--threads", "1", *sets(SETTINGS), *more]
+    words = ["train", "shop", "churn.yaml", "--model", "quartet", "--runs", runs, "--threads", "1"]
+    return [*words, *sets(SETTINGS), *more]
 
 
 @pytest.fixture(scope="module")
@@ -105,7 +106,6 @@ def test_json_is_one_object_a_line_and_nothing_else(followed: Any, model: Traine
 
 @pytest.mark.parametrize("name", ["lightgbm", "quartet"])
 def test_train_shows_what_it_does_and_where_everything_is(name: str, home: Path) -> None:
-    pytest.importorskip("lightgbm")
     settings = sets(QUICK) if name == "quartet" else []
     words = ("train", "shop", "churn.yaml", "--model", name, "--runs", name, "--threads", 1, *settings)
     shown = invoke(*words)
@@ -124,8 +124,37 @@ def test_train_shows_what_it_does_and_where_everything_is(name: str, home: Path)
     assert end["validation"] == epoch["validation"] == trained.validation
 
 
+def test_without_a_model_auto_is_trained_with_past_labels(home: Path) -> None:
+    """Its members are told one by one, and in the end with what they weigh."""
+    words = ("train", "shop", "churn.yaml", "--runs", "auto", "--threads", 1, *sets(QUICK))
+    shown = invoke(*words)
+    recipe, whole = Run.open(home / "auto" / "latest").recipe, network_of(load(home / "auto" / "latest"))
+    assert (recipe.model.architecture, recipe.past_labels, recipe.time_limit) == ("auto", True, 300.0)
+    for member in whole.members:
+        assert shown.count(f"{member.name}, random seed {member.rng_seed}") == 2  # once done, and among all
+    assert shown.splitlines()[-1].startswith("Best: a blend of ")
+    lines = [json.loads(line) for line in invoke(*words, "--json").splitlines()]
+    told = [(line["name"], line["rng_seed"]) for line in lines if line["event"] == "member"]
+    assert told == [(member.name, member.rng_seed) for member in whole.members]
+    assert (lines[0]["event"], lines[0]["recipe"]["architecture"], lines[-1]["event"]) == (
+        "begin",
+        "auto",
+        "end",
+    )
+
+
 def test_settings_in_words(home: Path) -> None:
-    words = [*sets(QUICK), "--set", "fallback=null", "--set", "max_recent=none", "--time-limit", "10m"]
+    words = [
+        "--model",
+        "quartet",
+        *sets(QUICK),
+        "--set",
+        "fallback=null",
+        "--set",
+        "max_recent=none",
+        "--time-limit",
+        "10m",
+    ]
     invoke("train", "shop", "churn.yaml", "--runs", "words", "--threads", 1, "--device", "cpu", *words)
     recipe = Run.open(home / "words" / "latest").recipe
     assert recipe.sampling.fallback == "null"
@@ -371,5 +400,16 @@ def test_the_device_reaches_the_library(model: TrainedModel, monkeypatch: pytest
     monkeypatch.setattr("quartet.runs.model.choose_device", choose)
     run("predict", model.folder, "shop", "--device", "mps")
     run("evaluate", model.folder, "--split", "val", "--device", "cuda")
-    run("train", "shop", "churn.yaml", "--runs", "device", "--device", "cuda", *sets(QUICK))
+    run(
+        "train",
+        "shop",
+        "churn.yaml",
+        "--runs",
+        "device",
+        "--device",
+        "cuda",
+        "--model",
+        "quartet",
+        *sets(QUICK),
+    )
     assert asked == ["mps", "cuda", "cuda"]

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from quartet.causal import TimeRule
 from quartet.database import Database, Relation
 from quartet.database.schema import Schema
-from quartet.features import FeatureTable, RelationalColumns
+from quartet.features import FeatureTable, RelationalColumns, is_about_others
 from quartet.features.aggregates import MOST_SUMMARIES
 from quartet.features.arrays import FIRST_CODE
 from quartet.features.summed import MEAN, MOST_VALUES, SUM, table_cells
@@ -192,6 +192,96 @@ def test_the_world_is_the_same_for_all_seeds_of_a_time(tour: Tour) -> None:
     assert tour.raw("rides", "place", first["world: rides -> place: mean of 2 days"]) == pytest.approx(9.0)
     assert first["world: rides: rows of 4 days to 8 days"] == pytest.approx(2 / 6)
     assert not any(": all" in name or "the last" in name for name in world)
+
+
+COUNT, MEAN_PLACE = "rides by rider: last 8 days", "rides by rider -> place: mean of the last 12"
+
+
+def standing(tour: Tour, what: str, number: float, rule: TimeRule = "<=") -> dict[str, list[float]]:
+    """Place and gap of all riders on a day."""
+    found = [tour.columns("riders", row, number, rule) for row in range(3)]
+    ways = {"place": "place among riders", "gap": "gap to the first of riders"}
+    return {name: [columns[f"{what}, {way}"] for columns in found] for name, way in ways.items()}
+
+
+def test_the_places_of_riders(tour: Tour) -> None:
+    """On day 7 r1 has 4 rides of 8 days and the others one each; places in races are 3, 2 and 9 in the mean."""
+    by_count, by_place = standing(tour, COUNT, 7), standing(tour, MEAN_PLACE, 7)
+    assert by_count["place"] == pytest.approx([2.5 / 3, 1 / 3, 1 / 3])
+    assert by_count["gap"] == [0, -3, -3]
+    assert by_place["place"] == pytest.approx([1.5 / 3, 0.5 / 3, 2.5 / 3])
+    std = tour.features.statistics.tables["rides"].columns["place"].std  # type: ignore[union-attr]
+    assert [gap * std for gap in by_place["gap"]] == pytest.approx([3 - 9, 2 - 9, 0])
+
+
+def test_places_are_those_of_the_day(tour: Tour) -> None:
+    """On day 2 r3 has not joined: of the two that are there each has one ride, and r2 the larger place."""
+    assert standing(tour, COUNT, 2)["place"][:2] == [0.5, 0.5]
+    assert standing(tour, MEAN_PLACE, 2)["place"][:2] == [0.25, 0.75]
+    assert np.isnan([*standing(tour, MEAN_PLACE, 0.5).values()]).all()
+
+
+def test_riders_of_long_ago_are_not_compared_with(tour: Tour) -> None:
+    """On day 26 r2 has not ridden for 24 days: it stands below r1 and r3, who are two among themselves."""
+    found = standing(tour, MEAN_PLACE, 26)
+    assert found["place"] == [0.25, 0.0, 0.75]
+    assert found["gap"][1] < found["gap"][0] < found["gap"][2] == 0
+
+
+def test_riders_who_have_not_joined_yet_are_not_compared_with() -> None:
+    """r3 rides on day 6 and joins on day 7: what is strictly before 6.5 has its ride, but not the rider."""
+    tables, schema = raw_tour()
+    riders = tables["riders"]
+    tables["riders"] = riders.set_column(riders.column_names.index("joined"), "joined", _times(0, 0, 7))
+    database = Database.build(tables, schema)
+    late = Tour(database, FeatureTable.fit(database, day(9)))
+    assert late.columns("riders", 2, 6.5, "<")["rides by rider: all"] == 1
+    for what, places in ((COUNT, [0.75, 0.25]), (MEAN_PLACE, [0.75, 0.25])):
+        found = standing(late, what, 6.5, "<")
+        assert found["place"][:2] == places  # of r1 and r2 among themselves
+        assert found["gap"][0] == 0
+    assert standing(late, COUNT, 7.5, "<")["place"] == pytest.approx([2.5 / 3, 1 / 3, 1 / 3])
+
+
+def test_places_among_all_are_left_out_where_times_and_entities_are_too_many(
+    tour: Tour, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Four times of three riders are 12 rows to compare, five are 15; how often a time is asked about is no matter."""
+    columns = RelationalColumns.of(tour.database, "riders", tour.features, horizon=2 * DAY)
+    four, five = (
+        seeds_of(tour.database, "riders", [0] * 2 * count, [day(n) for n in range(count)] * 2)
+        for count in (4, 5)
+    )
+    assert columns.affordable(five) == columns.names
+    monkeypatch.setattr("quartet.features.aggregates._MOST_COMPARED", 14)
+    assert columns.affordable(four) == columns.names
+    left_out = set(columns.names) - set(columns.affordable(five))
+    assert columns.affordable(five) == tuple(name for name in columns.names if name not in left_out)
+    assert {name for name in columns.names if is_about_others(name) and not name.startswith("world: ")} == (
+        left_out
+    )
+    assert f"{COUNT}, place among riders" in left_out
+    assert f"{COUNT}, gap to the first of riders" in left_out
+
+    def refused(*_: Any) -> None:
+        raise AssertionError("compared all the same")
+
+    whole = columns.matrix(five)
+    monkeypatch.setattr("quartet.features.aggregates._standing", refused)
+    cheap = columns.matrix(five, frozenset(columns.affordable(five)))
+    for place, name in enumerate(columns.names):
+        expected = np.full(len(five), np.nan) if name in left_out else whole[:, place]
+        np.testing.assert_array_equal(cheap[:, place], expected)
+
+
+def test_how_many_are_compared_at_once_changes_no_bit(tour: Tour, monkeypatch: pytest.MonkeyPatch) -> None:
+    columns = RelationalColumns.of(tour.database, "riders", tour.features, horizon=2 * DAY)
+    times = [day(number) for number in (7, 2, 8, 2, 5, 7, 1)]
+    seeds = seeds_of(tour.database, "riders", [0, 1, 2, 0, 1, 1, 0], times)
+    together = columns.matrix(seeds)
+    for at_once in (1, 6, 7):
+        monkeypatch.setattr("quartet.features.aggregates._AT_ONCE", at_once)
+        assert columns.matrix(seeds).tobytes() == together.tobytes()
 
 
 def test_earlier_labels_one_by_one() -> None:
@@ -442,12 +532,54 @@ def test_the_twin_finds_the_same(rule: TimeRule, raw: Raw, data: st.DataObject, 
         expected = Twin(database, features, rule, unit).columns(table, row, moment)
         calendar = {"month", "weekday", "hour", "age in days"}
         for column in cells.keys() - calendar:  # what is not visible has no number
-            if not column.startswith("world: "):
+            if not is_about_others(column):
                 value = expected.get(column, math.nan)
                 got = float(cells[column][0])
                 assert got == pytest.approx(value, abs=1e-4, rel=1e-4, nan_ok=True), (
                     f"{column}: {got}, {value}"
                 )
+
+
+@pytest.mark.parametrize("rule", RULES)
+@examples(30)
+@given(random_db(), st.data(), st.integers(0, 2**32))
+def test_places_are_those_among_all_that_were_active(
+    rule: TimeRule, raw: Raw, data: st.DataObject, rng_seed: int
+) -> None:
+    """Of one seed alone, from what all entities of its table show at its time."""
+    rng = random.Random(rng_seed)
+    database = Database.build(*with_features(raw, rng))
+    time, seeds = drawn_seeds(database, data, rule, rng)
+    rows, features = named_rows(database), FeatureTable.fit(database, time)
+    for name, moment in seeds[:3]:
+        table, row = name[0], rows[name]
+        columns = RelationalColumns.of(database, table, features, rule, DAY)
+        count = database[table].num_rows
+        everyone = columns.of_seeds(seeds_of(database, table, range(count), [moment] * count))
+        found = columns.of_seeds(seeds_of(database, table, [row], [moment]))
+        for column in found:
+            what, _, among = column.partition(", place among ")
+            if not among or what not in everyone:  # of wide tables fewer columns are told than compared
+                continue
+            label = what.partition(" -> ")[0].partition(":")[0]
+            others = [
+                float(everyone[what][other])
+                for other in range(count)
+                if everyone[f"{label}: last 12 days"][other] > 0
+                and not is_future(int(database[table].known_at[other]), moment, rule)
+                and not math.isnan(everyone[what][other])
+            ]
+            own = float(found[what][0])
+            below = sum((other < own) + 0.5 * (other == own) for other in others)
+            place, gap = (
+                float(found[f"{what}{w}{table}"][0]) for w in (", place among ", ", gap to the first of ")
+            )
+            if math.isnan(own) or not others:
+                assert math.isnan(place)
+                assert math.isnan(gap)
+            else:
+                assert place == pytest.approx(below / len(others), abs=1e-6)
+                assert gap == np.float32(own) - np.float32(max(others))
 
 
 def test_seeds_asked_together_see_what_each_sees_alone(tour: Tour) -> None:

@@ -96,13 +96,13 @@ def test_what_was_always_known_is_in_no_window() -> None:
 
 
 def test_the_calendar_of_a_seed() -> None:
-    """2024-02-29 was a Thursday; the row was a day and a half old at 18:00."""
+    """2024-02-29 was a Thursday; the row was a day and a half old at 18:00. No column tells the date."""
     time = int(np.datetime64("2024-02-29T18:00", "ns").astype(np.int64))
     joined = pa.array([time - DAY * 3 // 2], pa.timestamp("ns"))
     schema = Schema({"t": TableSchema(time=TimeColumn("joined"), settled=FACTS)})
     cells = counts(Database.build({"t": pa.table({"joined": joined})}, schema), "t", 0, time)
     assert {name: value for name, value in cells.items() if ":" not in name} == {
-        "day": time // DAY, "month": 1, "weekday": 3, "hour": 18.0, "age in days": 1.5
+        "month": 1, "weekday": 3, "hour": 18.0, "age in days": 1.5
     }  # fmt: skip
     assert np.isnan(counts(one_table({"x": [1]}), "t", 0, time)["age in days"])
 
@@ -114,9 +114,9 @@ def test_the_code_columns_come_first() -> None:
     seeds = Seeds(np.arange(8), np.full(8, 60 * DAY), None)
     windows = ("all", "30 days", "90 days", "365 days", "days since")
     assert list(columns.of_seeds(seeds)) == [
-        "type (code)", "age (number)", "day", "month", "weekday", "hour", "age in days",
+        "type (code)", "age (number)", "month", "weekday", "hour", "age in days",
         *(f"any: {what}" for what in windows),
     ]  # fmt: skip
     matrix = columns.matrix(seeds)
-    assert (matrix.shape, matrix.dtype) == ((8, 12), np.float32)
+    assert (matrix.shape, matrix.dtype) == ((8, 11), np.float32)
     assert matrix[:, 0].tolist() == [2.0, 3.0] * 4

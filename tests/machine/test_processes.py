@@ -18,7 +18,7 @@ import torch
 from quartet.config import SamplingConfig
 from quartet.machine import ALONE, Processes, all_processes
 from quartet.training import Trainer, TrainingData, backward_by_group
-from tests.machine.two import OTHERS, RECIPE, STOP, WHOLE, other_network, trained
+from tests.machine.two import FRONT_DOOR, OTHERS, RECIPE, STOP, WHOLE, other_network, trained
 from tests.models.data import SMALL, buyers
 from tests.trained import ROOT, churn, command_environment
 
@@ -122,7 +122,7 @@ def test_the_first_goes_ahead_and_tells(two: list[dict[str, Any]]) -> None:
     assert two[0]["made"] == two[1]["made"]
 
 
-@pytest.mark.parametrize("name", ["quartet", "lightgbm"])
+@pytest.mark.parametrize("name", FRONT_DOOR)
 def test_by_the_front_door_there_is_one_run(name: str, two: list[dict[str, Any]]) -> None:
     assert two[0][name] == two[1][name]
     assert two[0][name]["runs"] == [Path(two[0][name]["folder"]).name]
@@ -131,8 +131,8 @@ def test_by_the_front_door_there_is_one_run(name: str, two: list[dict[str, Any]]
 def test_the_first_alone_prints(folder: Path, two: list[dict[str, Any]]) -> None:
     lines = (folder / "stdout").read_text().splitlines()
     assert len(two) == 2
-    assert len([line for line in lines if line.startswith("Best: ")]) == 2  # one of each model
-    assert (folder / "stderr").read_text().count("warning[L09]") == 2
+    assert len([line for line in lines if line.startswith("Best: ")]) == len(FRONT_DOOR)  # one of each model
+    assert (folder / "stderr").read_text().count("warning[L09]") == len(FRONT_DOOR)
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 7])

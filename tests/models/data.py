@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from quartet.config import ModelConfig, SamplingConfig
 from quartet.contexts import Context, sample
-from quartet.features import Bags, TableFeatures, TableLayout
+from quartet.features import CODE, Bags, TableFeatures, TableLayout
 from quartet.graph import TemporalGraph
 from quartet.models.quartet import Quartet
 from quartet.tasks import Seeds
@@ -164,3 +164,9 @@ def assert_same(found: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
         else:
             scale = 1 + expected[name].abs().max().item() if expected[name].numel() else 1
             torch.testing.assert_close(found[name], expected[name], rtol=0, atol=1e-12 * scale, msg=name)
+
+
+def reading(schema: ModelSchema, names: tuple[str, ...]) -> ModelSchema:
+    """The same schema with relational columns, of which codes have at most eight values."""
+    codes = tuple((place, 8) for place, name in enumerate(names) if name.endswith(CODE))
+    return replace(schema, columns=names, codes=codes)

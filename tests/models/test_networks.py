@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -16,15 +17,16 @@ from torch import Tensor
 from quartet.config import Recipe, SamplingConfig
 from quartet.contexts import Context, sample, select
 from quartet.database import Database
-from quartet.features import FeatureTable
+from quartet.features import FeatureTable, RelationalColumns
 from quartet.graph import TemporalGraph
 from quartet.listener import Listener
 from quartet.registry import MODELS, model_row
-from quartet.tasks import Task
+from quartet.tasks import Seeds, Task
+from quartet.times import DAY
 from quartet.tokens import Tokenizer
 from quartet.training import ModelSchema, Network, Trainer, TrainingData, backward_by_group
 from tests.contexts.named import NamedSeed, World
-from tests.models.data import randomise
+from tests.models.data import randomise, reading
 from tests.models.messages import table_links
 from tests.models.planted import noise
 from tests.models.training import LITTLE, Pupil
@@ -40,6 +42,9 @@ from tests.strategies import (
 from tests.tasks.small import CHURN, small_shop
 
 NETWORKS = [name for name in MODELS if name not in ("lightgbm", "auto")]
+READ_COLUMNS = [
+    name for name in NETWORKS if MODELS[name].defaults.get("tower")
+]  # beside what is around a seed
 every_network = pytest.mark.parametrize("name", NETWORKS)
 
 
@@ -60,17 +65,22 @@ class Shop:
         self.features = FeatureTable.fit(self.task.database, self.task.splits.val)
         train = self.task.seeds("train")
         self.seeds = train.select(np.arange(len(train)) < 100)
+        columns = RelationalColumns.of(self.task.database, "customers", self.features)
+        self.columns, self.matrix = columns.names, columns.matrix(self.seeds)
 
     @cache  # noqa: B019 (there is one, for as long as the tests last)
     def context(self, name: str) -> Context:
-        return sample(self.graph, self.seeds, recipe_of(name).sampling)
+        context = sample(self.graph, self.seeds, recipe_of(name).sampling)
+        return replace(context, columns=self.matrix) if name in READ_COLUMNS else context
 
     def network(self, name: str, num_outputs: int = 1) -> Network:
         """A network whose logits differ from seed to seed."""
         recipe, links = recipe_of(name), table_links(self.task.database)
         torch.manual_seed(0)
         schema = ModelSchema(self.features.layouts, recipe.sampling.num_hops, num_outputs, links)
+        schema = reading(schema, self.columns) if name in READ_COLUMNS else schema
         network: Network = model_row(name).model_class(recipe.model, schema)
+        network.readout.begin([0.0] * num_outputs, self.matrix)
         randomise(network)
         return network.double()
 
@@ -92,7 +102,8 @@ def test_a_line_of_logits_for_each_seed(shop: Shop, name: str) -> None:
 def test_every_parameter_learns(shop: Shop, name: str) -> None:
     batch = Tokenizer(shop.graph, shop.features)(shop.context(name)).to(torch.float64)
     network = shop.network(name).train()
-    (network(batch) * torch.randn(len(batch), 1)).sum().backward()
+    logits = network(batch)
+    (logits * torch.randn_like(logits)).sum().backward()
     still = [n for n, p in network.named_parameters() if p.grad is None or not p.grad.any()]
     # Customers are static and orders have no category: what reads absent columns or ages cannot learn.
     assert len(still) <= 0.1 * len(list(network.parameters())), still
@@ -108,7 +119,8 @@ def test_groups_give_the_gradient_of_the_whole(shop: Shop, name: str) -> None:
         batch = Tokenizer(shop.graph, shop.features, group_tokens=group_tokens)(context)
 
         def loss(logits: Tensor, seed: Tensor) -> Tensor:
-            return (logits - target[seed]).square().sum()
+            each = logits.reshape(len(seed), -1)  # of a tower one of each head
+            return (each - target[seed]).square().sum()
 
         value = backward_by_group(network, batch.to(torch.float64), loss)
         found.append((value, {n: p.grad for n, p in network.named_parameters() if p.grad is not None}))
@@ -135,9 +147,8 @@ def test_a_small_set_is_learned_by_heart(name: str) -> None:
     planted, defaults = noise(), model_row(name).defaults
     seeds = planted.train
     assert (len(seeds), len(np.unique(seeds.node))) == (64, 32)
-    pupil = Pupil.new(
-        planted, LITTLE.changed(architecture=name, branches=defaults.get("branches", LITTLE.branches))
-    )
+    changes = {name: defaults[name] for name in ("branches", "local", "tower") if name in defaults}
+    pupil = Pupil.new(planted, LITTLE.changed(architecture=name, **changes))
     assert pupil.auc(seeds) < 0.8
     for _ in range(12):
         if pupil.train(50).auc(seeds) == 1.0:
@@ -180,6 +191,8 @@ def test_a_run_is_resumed_bit_by_bit(shop: Shop, tmp_path: Path, name: str) -> N
 def model_of(name: str, schema: ModelSchema) -> Network:
     torch.manual_seed(7)
     model: Network = model_row(name).model_class(recipe_of(name).model, schema)
+    scale = np.random.default_rng(0).normal(size=(100, len(schema.columns)))
+    model.readout.begin([0.0], scale.astype(np.float32))
     randomise(model)
     return model.eval()
 
@@ -189,8 +202,13 @@ def logits_of(name: str, raw: Raw, seeds: list[NamedSeed], fitted_at: int) -> Te
     world, config = World(database), recipe_of(name).sampling
     features = FeatureTable.fit(database, fitted_at)
     schema = ModelSchema(features.layouts, config.num_hops, 1, table_links(database))
+    context = world.sample(seeds, config)
+    if name in READ_COLUMNS:
+        columns = RelationalColumns.of(database, seeds[0][0][0], features, config.time_rule, DAY)
+        asked = Seeds(context.seed_node, context.seed_time, None)
+        schema, context = reading(schema, columns.names), replace(context, columns=columns.matrix(asked))
     with torch.no_grad():
-        return model_of(name, schema)(Tokenizer(world.graph, features)(world.sample(seeds, config)))
+        return model_of(name, schema)(Tokenizer(world.graph, features)(context))
 
 
 @pytest.mark.parametrize("name", [name for name in NETWORKS if name != "quartet"])  # see test_causality.py
@@ -202,6 +220,8 @@ def test_the_future_goes_unnoticed(name: str, raw: Raw, data: st.DataObject, rng
     database = Database.build(*raw)
     time = data.draw(st.sampled_from(interesting_times(database)))
     seeds = World(database).some_seeds(time, rule, 8, rng)
+    if name in READ_COLUMNS:  # which are those of one table
+        seeds = [seed for seed in seeds if seed[0][0] == seeds[0][0][0]]
     if not seeds:
         return
     before = logits_of(name, raw, seeds, time)

@@ -1,14 +1,25 @@
-"""The tower: how it reads columns, and that its heads answer together."""
+"""The tower: how it reads columns, that its heads answer together, what it is alone, and how others go on from it."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from quartet.config import ModelConfig
+from quartet.config import ModelConfig, Recipe
+from quartet.contexts import select
+from quartet.errors import UsageError
+from quartet.features import is_about_others
 from quartet.models.layers.readout import LinearReadout, Tower, new_readout
-from quartet.training import ModelSchema
+from quartet.models.quartet import Quartet
+from quartet.models.tower import TowerAlone
+from quartet.runs import fit
+from quartet.tasks import Seeds, Task
+from quartet.training import ModelSchema, TrainingData
+from tests.models.data import randomise
+from tests.trained import QUICK, SIZES, Heard, churn, network_of
 
 NAMES = ("a", "b (code)", "c", "d (code)")
 SCHEMA = ModelSchema((), 3, 2, (), NAMES, ((1, 4), (3, 0)))
@@ -74,3 +85,112 @@ def test_codes_that_training_did_not_have_are_read(tower: Tower) -> None:
 
 def test_without_columns_there_is_no_tower() -> None:
     assert isinstance(new_readout(CONFIG, ModelSchema((), 3, 2)), LinearReadout)
+
+
+# --- alone ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def task() -> Task:
+    return churn()
+
+
+@pytest.fixture(scope="module")
+def data(task: Task, tmp_path_factory: pytest.TempPathFactory) -> TrainingData:
+    """What a tower reads of the small shop: all columns but those about others, of which there is no need here."""
+    recipe = Recipe.load("small", model="tower", **SIZES)
+    data = TrainingData.prepare(task, recipe, tmp_path_factory.mktemp("cache"))
+    near = tuple(name for name in data.column_names if not is_about_others(name))
+    return data.changed(data.recipe, near)
+
+
+@pytest.fixture(scope="module")
+def alone(data: TrainingData) -> TowerAlone:
+    """A tower by itself, whose answers differ from seed to seed."""
+    network = TowerAlone.new(data, data.recipe)
+    randomise(network)
+    return network.eval()
+
+
+def test_a_tower_alone_has_nothing_that_reads_a_network(tower: Tower) -> None:
+    alone = Tower(CONFIG, SCHEMA, is_alone=True)
+    names = {name for name, _ in tower.named_parameters()}
+    left_out = names - {name for name, _ in alone.named_parameters()}
+    assert left_out == {name for name in names if name.startswith("join.")} != set()
+    assert alone.eval()(None, torch.tensor(training_rows()[:3])).shape == (3, 2)
+
+
+def test_its_logits_are_those_of_batches(
+    alone: TowerAlone, data: TrainingData, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For which contexts are sampled, as in training, and none for the logits; however many are asked at once."""
+    seeds = data.seeds["val"]
+    with torch.no_grad():
+        batches = [
+            alone(data.view.tokenizer(select(context, np.arange(len(context))))).double().numpy()
+            for context in data.view.contexts(seeds, data.column_names)
+        ]
+    expected = np.concatenate(batches)
+    assert len(np.unique(expected)) > 10
+    monkeypatch.setattr(data.view, "contexts", None)
+    np.testing.assert_allclose(alone.logits(data.view, seeds), expected, rtol=1e-5, atol=1e-5)
+    monkeypatch.setattr("quartet.models.tower._AT_ONCE", 15)
+    monkeypatch.setattr("quartet.models.tower._BATCH", 4)
+    heard = Heard()
+    np.testing.assert_allclose(alone.logits(data.view, seeds, heard), expected, rtol=1e-5, atol=1e-5)
+    assert sum(done for done, _ in heard.work["scores"]) == len(seeds)
+    assert len(heard.work["scores"]) == -(-len(seeds) // 15)
+    assert alone.logits(data.view, Seeds(seeds.node[:0], seeds.time[:0], None)).shape == (0, 1)
+
+
+def test_what_it_learns_is_kept(task: Task, tmp_path: Path) -> None:
+    model = fit(task, "tower", runs=tmp_path, cache=tmp_path, listener=Heard(), **QUICK | {"epochs": 3})
+    network = network_of(model)
+    assert isinstance(network, TowerAlone)
+    assert network.readout.join is None
+    first, *_, last = model.run.epochs()
+    assert last.loss < first.loss
+
+
+def test_a_tower_without_heads_is_refused(task: Task, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"C02.*without heads reads nothing"):
+        fit(task, "tower", runs=tmp_path, cache=tmp_path, listener=Heard(), **QUICK, tower=0)
+
+
+# --- a network that goes on from it -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scale", [0.0, 1.0, 1e4])
+def test_who_goes_on_from_a_tower_first_answers_as_it_did(tower: Tower, scale: float) -> None:
+    """Exactly, and whatever the network has read; what it has read is heard from the first step on."""
+    torch.manual_seed(1)
+    alone = Tower(CONFIG, SCHEMA, is_alone=True).eval()
+    alone.begin([0.1, 0.2], 3 * training_rows() + 1)
+    randomise(alone)
+    columns = torch.tensor(training_rows()[::5])
+    hidden = scale * torch.randn(len(columns), 16)
+    before = tower(hidden, columns)
+    tower.go_on_from(alone.state_dict())
+    assert torch.equal(tower(hidden, columns), alone(None, columns))
+    assert not torch.equal(tower(hidden, columns), before)
+    assert torch.equal(tower.train()(hidden, columns), alone.train()(None, columns))
+    tower(hidden, columns).square().sum().backward()
+    assert tower.join is not None
+    assert tower.join[1].weight.grad.any() or not scale  # type: ignore[union-attr]
+
+
+def test_quartet_goes_on_from_a_tower(alone: TowerAlone, data: TrainingData) -> None:
+    """On the seeds of a task the logits are the tower's, whatever has been read; without a start they are not."""
+    recipe = data.recipe.changed(architecture="quartet", local=True, branches=("feature", "topology"))
+    started = data.changed(recipe, data.column_names, alone.readout.state_dict())
+    one, other = Quartet.new(started, recipe).eval(), Quartet.new(started, recipe.changed(rng_seed=1)).eval()
+    fresh = Quartet.new(data.changed(recipe, data.column_names), recipe).eval()
+    seeds = data.seeds["val"]
+    (context,) = started.view.contexts(seeds, data.column_names)
+    batch = started.view.tokenizer(select(context, np.arange(len(context))))
+    expected = alone.logits(data.view, seeds)
+    with torch.no_grad():
+        logits = [network(batch) for network in (one, other, fresh)]
+    assert torch.equal(logits[0], logits[1])  # two networks that have read something else
+    np.testing.assert_allclose(logits[0].numpy(), expected, rtol=1e-5, atol=1e-5)
+    assert not np.allclose(logits[2].numpy(), expected, atol=1e-2)

@@ -1,26 +1,28 @@
-"""The model lightgbm: which trees are kept, what they do not notice, what ends them early, and what is refused."""
+"""The model lightgbm: which trees are kept, what they do not notice, fitting them again, and what ends them early."""
 
 from __future__ import annotations
 
-import sys
+import json
+import time
+from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
+from quartet.config import Protocol
 from quartet.database import Database
-from quartet.errors import ResourceError
+from quartet.errors import UsageError
 from quartet.evaluation import main_metric, measures
-from quartet.models.trees import Trees
+from quartet.models.trees import Trees, _Boosting, _inner_cutoff, _labels, _Rows, _Watch
 from quartet.runs import TrainedModel, fit, load
 from quartet.tasks import Split, Task
 from quartet.training import TrainingData
 from tests.tasks.small import DAY, START, small_shop
-from tests.trained import KINDS, TREES, Heard, asked_again, network_of, plain
-
-pytest.importorskip("lightgbm")
+from tests.trained import KINDS, TREES, Heard, asked_again, churn, from_labels, network_of, plain
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +59,7 @@ def test_there_is_one_epoch_with_the_figures_of_the_kept_scores(
     assert epoch.is_best
     assert 0 < epoch.loss < 2
     assert {path.name for path in model.run.model_folder.iterdir()} == {
-        "model.json", "trees.txt", "columns.json", "features.json", "features.safetensors", "checksums.json",
+        "model.json", "trees.txt", "trees.json", "features.json", "features.safetensors", "checksums.json",
     }  # fmt: skip
 
 
@@ -65,7 +67,7 @@ def test_there_is_one_epoch_with_the_figures_of_the_kept_scores(
 def test_live_predictions_are_the_kept_ones(
     kind: str, models: dict[str, TrainedModel], tasks: dict[str, Task]
 ) -> None:
-    kept = models[kind].run.predictions("val")
+    kept = models[kind].run.predictions("test")
     assert asked_again(load(models[kind].folder), tasks[kind].full_database, kept).equals(kept)
 
 
@@ -155,22 +157,216 @@ def test_many_seeds_are_asked_some_at_a_time_with_the_same_bits(
     assert heard.work == {"scores": [(15, 40), (15, 40), (10, 40)]}
 
 
-# --- what ends a training early, and what is refused ------------------------------------------------
+# --- fitting them again -----------------------------------------------------------------------------
+
+
+def relabelled(task: Task) -> Task:
+    """The same task from its labels, those of validation changed: classes change places, numbers their sign."""
+    rows = task.label_rows("val")
+    target = rows["churned"].to_numpy()
+    other = -target if task.spec.type == "regression" else target.max() - target
+    return from_labels(
+        task, val=rows.set_column(rows.column_names.index("churned"), "churned", pa.array(other))
+    )
+
+
+@pytest.fixture(scope="module")
+def refitted(tasks: dict[str, Task], tmp_path_factory: pytest.TempPathFactory) -> dict[str, TrainedModel]:
+    """Trees of one random seed that were fitted again, and that were not."""
+    task, runs = tasks["binary_classification"], tmp_path_factory.mktemp("refitted")
+    return {
+        refit: fit(task, recipe=TREES.changed(refit=refit), runs=runs, listener=Heard())
+        for refit in ("always", "never")
+    }
+
+
+def test_scores_of_validation_are_those_of_trees_that_have_not_seen_its_labels(
+    refitted: dict[str, TrainedModel], tasks: dict[str, Task]
+) -> None:
+    """And so is the calibration; scores of test are those of the trees that have."""
+    again, never = refitted["always"], refitted["never"]
+    assert (network_of(again).is_refit, network_of(never).is_refit) == (True, False)
+    assert network_of(again).num_rounds == network_of(never).num_rounds
+    kept = again.run.predictions("val")
+    assert kept.equals(never.run.predictions("val"))  # scores and calibrated ones
+    assert again.members[0][0].calibration == never.members[0][0].calibration
+    assert again.validation == never.validation
+    database = tasks["binary_classification"].full_database
+    live = asked_again(load(again.folder), database, kept)
+    assert not live["score"].equals(kept["score"])  # of the trees that know the answers
+    assert asked_again(load(never.folder), database, kept).equals(kept)
+    tests = [model.run.predictions("test") for model in (again, never)]
+    assert not tests[0]["score"].equals(tests[1]["score"])
+
+
+def test_columns_gain_by_trees_that_have_not_seen_validation(refitted: dict[str, TrainedModel]) -> None:
+    """Just after fitting, when others choose columns by it."""
+    again, never = (network_of(refitted[refit]) for refit in ("always", "never"))
+    assert again.text != never.text
+    assert again.gains == never.gains
+
+
+def test_whether_they_were_fitted_again_is_kept(refitted: dict[str, TrainedModel]) -> None:
+    for refit, model in refitted.items():
+        facts = json.loads((model.run.model_folder / "trees.json").read_text())
+        assert facts["is_refit"] is network_of(load(model.folder)).is_refit is (refit == "always")
+
+
+@pytest.mark.parametrize("protocol", get_args(Protocol))
+def test_validation_is_judged_by_the_scores_of_then(
+    protocol: Protocol, refitted: dict[str, TrainedModel]
+) -> None:
+    """Under every protocol: of validation all of them ask the same, and a live answer would know the labels."""
+    model = load(refitted["always"].folder)
+    labels = np.asarray(refitted["always"].task.seeds("val").target)
+    shown = model.evaluate(
+        refitted["always"].task, split="val", protocol=protocol, rules=False, listener=Heard()
+    )
+    expected = measures("binary_classification", labels, kept_scores(model, "val"), num_resamples=0)
+    for metric in ("roc_auc", "log_loss"):
+        assert shown.rows[0].measures[metric].value == expected[metric].value
+
+
+def test_without_its_run_a_model_that_has_seen_validation_is_not_judged_by_it(
+    refitted: dict[str, TrainedModel],
+) -> None:
+    again, never = (load(model.run.model_folder) for model in refitted.values())
+    task = refitted["always"].task
+    with pytest.raises(UsageError, match=r"C10.*has seen the labels of validation"):
+        again.evaluate(task, split="val", rules=False, listener=Heard())
+    assert again.evaluate(task, rules=False, listener=Heard()).num_rows
+    live = never.evaluate(task, split="val", rules=False, listener=Heard())
+    assert live == refitted["never"].evaluate(split="val", rules=False, listener=Heard())
+
+
+@pytest.mark.parametrize("kind", ["binary_classification", "regression"])
+def test_other_labels_of_validation_change_its_scores_by_the_number_of_rounds_alone(
+    kind: str, tasks: dict[str, Task], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With as many rounds the same bits, while trees that are fitted again have learned from them."""
+    asked = count(1)
+    monkeypatch.setattr(
+        _Boosting, "is_over", property(lambda _: not next(asked) % 10)
+    )  # after ten rounds each
+    monkeypatch.setattr(_Watch, "best_round", 10)
+    one, other = (
+        fit(task, recipe=TREES.changed(refit="always"), runs=tmp_path, listener=Heard())
+        for task in (tasks[kind], relabelled(tasks[kind]))
+    )
+    assert network_of(one).num_rounds == network_of(other).num_rounds == 10
+    assert kept_scores(one, "val").tobytes() == kept_scores(other, "val").tobytes()
+    assert kept_scores(one, "test").tobytes() != kept_scores(other, "test").tobytes()
+
+
+@pytest.fixture(scope="module")
+def late() -> TrainingData:
+    """Four times of validation, and labels that are known 15 days after their window of 10 days has closed."""
+    cutoffs = {"val_timestamp": "2023-07-01", "test_timestamp": "2023-09-01"}
+    task = churn(num_eval_timestamps=4, known_after="15 days", **cutoffs)
+    return TrainingData.prepare(task, TREES.changed(refit="auto"))
+
+
+def rows_of(data: TrainingData, split: Split) -> _Rows:
+    """Rows whose first column is their number."""
+    matrix = data.columns(split).copy()
+    matrix[:, 0] = np.arange(len(matrix))
+    return _Rows(matrix, _labels(data, split))
+
+
+def test_the_earlier_cut_off_has_no_labels_but_those_known_by_then(
+    late: TrainingData, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Trees are tried as of an earlier day: with labels whose windows had closed, and no row of validation."""
+    grown: list[tuple[_Rows, _Rows | None]] = []
+    grow = _Boosting.grow
+
+    def watched(self: _Boosting, train: _Rows, stop: _Rows | None = None, **options: Any) -> str:
+        grown.append((train, stop))
+        return grow(self, train, stop, **options)
+
+    monkeypatch.setattr(_Boosting, "grow", watched)
+    _Boosting(late).should_refit(rows_of(late, "train"), rows_of(late, "val"), Heard())
+    times = late.seeds["train"].time
+    first = np.unique(times)[-4]  # as many times as validation has
+    (before, after), (again, nothing) = grown
+    assert after is not None
+    assert nothing is None
+    known = [place for place, moment in enumerate(times.tolist()) if moment + 25 * DAY <= first]
+    later = [place for place, moment in enumerate(times.tolist()) if moment >= first]
+    assert 0 < len(known) < len(times) - len(later)  # some labels were not known yet
+    assert before.matrix[:, 0].tolist() == known
+    assert after.matrix[:, 0].tolist() == later
+    assert again.matrix[:, 0].tolist() == known + later
+    np.testing.assert_array_equal(again.labels, late.labels("train")[known + later])
+
+
+def test_the_earlier_cut_off_takes_at_most_a_quarter_of_the_times() -> None:
+    times = np.repeat(np.arange(8), 3)
+    assert [_inner_cutoff(times, np.arange(number)) for number in (1, 2, 3, 8)] == [7, 6, 6, 6]
+    assert _inner_cutoff(np.array([5, 5]), np.arange(3)) == 5
+
+
+@pytest.mark.parametrize("kind", ["binary_classification", "regression"])
+def test_they_are_fitted_again_if_that_was_better_then(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether more is better or less."""
+    task = Task.from_sql(small_shop(), **(KINDS[kind] | {"num_eval_timestamps": 4}))
+    data = TrainingData.prepare(task, TREES.changed(refit="auto"))
+    train, val, boosting = rows_of(data, "train"), rows_of(data, "val"), _Boosting(data)
+    good = boosting.grow(val, rounds=30)
+    bad = boosting.grow(_Rows(val.matrix, val.labels[::-1].copy()), rounds=30)
+
+    def should_refit(*texts: str) -> bool:
+        left: Iterator[str] = iter(texts)
+        monkeypatch.setattr(_Boosting, "grow", lambda *_, **__: next(left))
+        return boosting.should_refit(train, val, Heard())
+
+    assert should_refit(bad, good)
+    assert not should_refit(good, bad)
+    assert not should_refit(good, good)
+
+
+def test_few_rows_or_little_time_leave_no_trial(
+    late: TrainingData, tasks: dict[str, Task], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Few rows tell nothing; where time is short they are fitted again without it, until time is over."""
+    monkeypatch.setattr(_Boosting, "grow", None)
+    few = TrainingData.prepare(tasks["binary_classification"], TREES.changed(refit="auto"))
+    assert len(np.unique(few.seeds["val"].time)) == 1  # fewer than a hundred customers
+    assert not _Boosting(few).should_refit(rows_of(few, "train"), rows_of(few, "val"), Heard())
+    limited = late.changed(late.recipe.changed(time_limit=100.0), late.column_names)
+    for seconds, is_refit in ((10, True), (200, False)):
+        boosting = _Boosting(limited)
+        boosting.begin = time.perf_counter() - seconds
+        assert boosting.should_refit(rows_of(late, "train"), rows_of(late, "val"), Heard()) is is_refit
+
+
+# --- what they tell ---------------------------------------------------------------------------------
+
+
+def test_gains_are_those_of_lightgbm(models: dict[str, TrainedModel]) -> None:
+    trees: Trees = network_of(models["multiclass_classification"])
+    gains = np.array(list(trees.gains.values()))
+    expected = trees._booster.feature_importance("gain")
+    np.testing.assert_allclose(gains, expected / expected.sum(), rtol=1e-4)
+    assert tuple(trees.gains) == trees.names
+    assert trees.leading_columns[0].startswith(f'"{trees.names[gains.argmax()]}" (')
+
+
+def test_trees_of_random_thresholds_are_others(tasks: dict[str, Task]) -> None:
+    def text(is_extra: bool) -> str:
+        recipe = TREES.changed(refit="never", extra_trees=is_extra)
+        fitted = Trees.fit(TrainingData.prepare(tasks["binary_classification"], recipe))
+        assert fitted is not None
+        return str(fitted.model.text)
+
+    assert text(True) == text(True) != text(False)
+
+
+# --- what ends a training early ---------------------------------------------------------------------
 
 
 def test_a_time_limit_keeps_what_there_is(tasks: dict[str, Task], tmp_path: Path) -> None:
     recipe = TREES.changed(time_limit=1e-9)
     model = fit(tasks["binary_classification"], recipe=recipe, runs=tmp_path, listener=Heard())
     assert network_of(model).num_trees == 1
-
-
-def test_without_the_package_it_is_said_before_the_work(
-    tasks: dict[str, Task], models: dict[str, TrainedModel], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "lightgbm", None)
-    expected = r'R01.* the model "lightgbm" needs the package lightgbm.*pip install'
-    with pytest.raises(ResourceError, match=expected):
-        fit(tasks["regression"], recipe=TREES, runs=tmp_path / "runs", listener=Heard())
-    assert not (tmp_path / "runs").exists()
-    with pytest.raises(ResourceError, match=expected):
-        load(models["regression"].folder)
+    assert not network_of(model).is_refit

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -14,11 +14,13 @@ from torch import Tensor
 
 from quartet.config import ModelConfig, SamplingConfig
 from quartet.contexts import sample
+from quartet.features import RelationalColumns
 from quartet.registry import model_row
 from quartet.tasks import Seeds
 from quartet.tokens import TokenBatch, Tokenizer
 from quartet.training import ModelSchema, Network, backward_by_group
 from quartet.training.accumulate import Loss
+from tests.models.data import reading
 from tests.models.messages import table_links
 from tests.models.planted import Planted
 
@@ -36,6 +38,7 @@ class Pupil:
     sampler: SamplingConfig
     tokenizer: Tokenizer
     model: Network
+    columns: RelationalColumns | None = None  # of the seeds, where there is a tower
 
     @staticmethod
     def new(planted: Planted, config: ModelConfig) -> Pupil:
@@ -43,12 +46,20 @@ class Pupil:
         torch.manual_seed(0)
         links = table_links(planted.database)
         schema = ModelSchema(planted.features.layouts, sampler.num_hops, links=links)
+        columns = None
+        if config.tower:
+            columns = RelationalColumns.of(planted.database, planted.graph.names[0], planted.features)
+            schema = reading(schema, columns.names)
         model = model_row(config.architecture).model_class(config, schema)
-        return Pupil(planted, sampler, Tokenizer(planted.graph, planted.features), model)
+        if columns is not None:
+            model.readout.begin([0.0], columns.matrix(planted.train))
+        return Pupil(planted, sampler, Tokenizer(planted.graph, planted.features), model, columns)
 
     def batches(self, seeds: Seeds) -> Callable[[int], TokenBatch]:
         """The token batch of all seeds, as a function of the draw of the noise."""
         context = sample(self.planted.graph, seeds, self.sampler)
+        if self.columns is not None:
+            context = replace(context, columns=self.columns.matrix(seeds))
         return lambda draw: self.tokenizer(context, draw)
 
     def train(self, num_steps: int) -> Pupil:
@@ -77,7 +88,10 @@ def _loss(seeds: Seeds) -> Loss:
     label = torch.from_numpy(seeds.target).to(torch.float32)
 
     def loss(logits: Tensor, place: Tensor) -> Tensor:
-        return F.binary_cross_entropy_with_logits(logits[:, 0], label[place], reduction="sum") / len(label)
+        answers = logits[..., 0].reshape(len(place), -1)  # of a tower one of each head
+        wanted = label[place, None].expand_as(answers)
+        error = F.binary_cross_entropy_with_logits(answers, wanted, reduction="sum")
+        return error / answers.shape[1] / len(label)
 
     return loss
 

@@ -33,7 +33,7 @@ TINY: dict[str, Any] = {
     "width": 16, "heads": 2, "encoder_width": 8, "num_latents": 2, "local_layers": 1, "local_budget": 10,
     "temporal_budget": 5, "collab_budget": 5, "batch_size": 64, "epochs": 2, "seeds_per_epoch": 64,
 }  # fmt: skip
-NETWORKS = [name for name in MODELS if name not in ("lightgbm", "auto")]
+NETWORKS = [name for name in MODELS if name not in ("lightgbm", "tower", "auto")]
 
 
 @pytest.fixture(scope="module")
@@ -99,6 +99,7 @@ def test_stages_share_the_trials(trials: int, allowed: tuple[int, int]) -> None:
     ("words", "code"),
     [
         ({"model": "lightgbm"}, "C02"),
+        ({"model": "tower"}, "C02"),
         ({"model": "hgt", "width": 48}, "C03"),  # half the heads fit, twice as many do not
         ({"widht": 3}, "C01"),
     ],

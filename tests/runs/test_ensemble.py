@@ -20,8 +20,6 @@ from tests.tasks.small import write_small_shop
 from tests.trained import KINDS, TINY, TREES, Heard, churn, invoke
 
 pytestmark = pytest.mark.usefixtures("one_thread")  # sums in the same order: bits are compared here
-pytest.importorskip("lightgbm")
-
 SHORT = TINY.changed(epochs=1)
 AT = "2023-10-01"
 

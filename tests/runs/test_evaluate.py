@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from quartet.runs import TrainedModel, fit, load, score_on_test
-from quartet.tasks import Task
+from quartet.tasks import Split, Task
 from tests.tasks.small import CHURN, small_shop
 from tests.trained import TINY, TREES, Heard, churn, nanoseconds
 
@@ -79,17 +79,23 @@ def test_bins_add_up_to_the_calibration_error(model: TrainedModel) -> None:
 
 @pytest.mark.parametrize("recipe", [TINY, TREES], ids=["quartet", "lightgbm"])
 def test_under_the_other_protocol_the_model_is_asked_anew(recipe: object, folder: Path) -> None:
-    """Validation ends before the test cut-off, where a frozen database ends: both protocols see the same."""
+    """Test has one time, the cut-off, where a frozen database ends: both protocols see the same.
+
+    Validation ends before: of it the scores are kept, and nobody is asked again.
+    """
     model = fit(churn(), recipe=recipe, runs=folder, cache=folder / "cache", listener=Heard())  # type: ignore[arg-type]
-    heard = Heard()
-    frozen, rolling = (
-        model.evaluate(split="val", protocol=protocol, rules=False, listener=heard)
-        for protocol in ("frozen", "rolling")
-    )
-    assert [frozen.protocol, rolling.protocol] == ["frozen", "rolling"]
-    assert frozen.rows == rolling.rows
-    assert frozen.bins == rolling.bins
-    assert sum(done for done, _ in heard.work["scores"]) == frozen.num_rows  # asked once
+    splits: tuple[Split, ...] = ("val", "test")
+    for split in splits:
+        heard = Heard()
+        frozen, rolling = (
+            model.evaluate(split=split, protocol=protocol, rules=False, listener=heard)
+            for protocol in ("frozen", "rolling")
+        )
+        assert [frozen.protocol, rolling.protocol] == ["frozen", "rolling"]
+        assert frozen.rows == rolling.rows
+        assert frozen.bins == rolling.bins
+        asked = sum(done for done, _ in heard.work.get("scores", ()))
+        assert asked == (frozen.num_rows if split == "test" else 0)  # once
 
 
 def test_rolling_seeds_see_more_than_frozen_ones(folder: Path) -> None:

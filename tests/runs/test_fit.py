@@ -27,6 +27,7 @@ from tests.trained import (
     Heard,
     asked_again,
     churn,
+    from_labels,
     named_shop,
     network_of,
     same_weights,
@@ -127,13 +128,41 @@ def test_auto_shows_what_its_members_are_worth(task: Task, cache: Path, tmp_path
     """Their scores are kept with the run, and made anew under another protocol; the blend is made of them."""
     model = fit(task, "auto", runs=tmp_path, cache=cache, listener=Heard(), **QUICK)
     whole = model.members[0][0].model
-    assert sum(whole.weights) == pytest.approx(1.0)
-    assert [member.architecture for member in whole.members] == ["lightgbm"] * 3 + ["quartet"]
     names = ["auto", *(f"- {member.name}, random seed {member.rng_seed}" for member in whole.members)]
     for protocol in ("frozen", "rolling"):
         shown = model.evaluate(protocol=protocol, rules=False, listener=Heard())
         assert [row.name for row in shown.rows] == names
-    assert len(model.run.kept_members("test")) == 4
+    assert len(model.run.kept_members("test")) == len(whole.members)
+
+
+def begun_with(task: Task, runs: Path, **words: Any) -> Recipe:
+    """The recipe of a run that is stopped as soon as it has begun."""
+    with pytest.raises(Stopped) as stopped:
+        fit(task, runs=runs, cache=runs, listener=Heard(stop_at=0), **words)
+    return Run.open(str(stopped.value.folder)).recipe
+
+
+def test_without_a_model_or_a_preset_auto_is_fitted_with_past_labels(task: Task, tmp_path: Path) -> None:
+    """A preset is one of Quartet unless another model is named; what is said holds."""
+    small = Recipe.load("small", protocol="frozen")
+    auto = Recipe.load("small", model="auto", protocol="frozen")
+    assert task.tells_past_labels
+    assert begun_with(task, tmp_path) == auto.changed(past_labels=True)
+    assert begun_with(task, tmp_path, model="auto") == auto.changed(past_labels=True)
+    assert begun_with(task, tmp_path, past_labels=False) == auto
+    assert begun_with(task, tmp_path, preset="small") == small
+    assert begun_with(task, tmp_path, preset="small", model="auto").model.architecture == "auto"
+    assert begun_with(task, tmp_path, model="quartet") == small
+    assert begun_with(task, tmp_path, recipe=small) == small
+    assert begun_with(task, tmp_path, **QUICK) == auto.changed(past_labels=True, **QUICK)
+
+
+def test_labels_that_nobody_can_make_are_not_asked_for(task: Task, tmp_path: Path) -> None:
+    """Of a table of labels nobody knows those of tomorrow."""
+    given = from_labels(task)
+    assert not given.tells_past_labels
+    recipe = begun_with(given, tmp_path)
+    assert (recipe.model.architecture, recipe.past_labels) == ("auto", False)
 
 
 @pytest.mark.parametrize("kind", ["regression", "multiclass_classification"])
@@ -166,7 +195,8 @@ def test_without_names_a_model_does_not_know_them(tmp_path: Path) -> None:
     shops = named_shop(given), named_shop(changed)
     task = Task.from_sql(shops[0], **CHURN)
     for is_used in (True, False):
-        model = fit(task, runs=tmp_path, cache=tmp_path, listener=Heard(), **QUICK, use_row_names=is_used)
+        settings = QUICK | {"use_row_names": is_used}
+        model = fit(task, "quartet", runs=tmp_path, cache=tmp_path, listener=Heard(), **settings)
         one, other = (model.on(shop).predict(at="2023-10-01").table["score"] for shop in shops)
         assert (one == other) is not is_used
 
@@ -217,6 +247,47 @@ def test_a_run_that_is_stopped_goes_on_as_if_it_had_not_been(
         assert resumed.run.predictions(split).equals(model.run.predictions(split))
 
 
+@pytest.fixture(scope="module")
+def further(task: Task, cache: Path, tmp_path_factory: pytest.TempPathFactory) -> TrainedModel:
+    """The network of `model`, which went on with train and validation together."""
+    recipe, runs = TINY.changed(refit="always"), tmp_path_factory.mktemp("further")
+    return fit(task, recipe=recipe, runs=runs, cache=cache, listener=Heard())
+
+
+def test_a_network_that_has_seen_validation_keeps_its_scores_from_before(
+    model: TrainedModel, further: TrainedModel, task: Task
+) -> None:
+    """And the calibration; scores of test are those of the network that has."""
+    assert (network_of(model).is_refit, network_of(further).is_refit) == (False, True)
+    assert (network_of(load(model.folder)).is_refit, network_of(load(further.folder)).is_refit) == (
+        False,
+        True,
+    )
+    kept = further.run.predictions("val")
+    assert kept.equals(model.run.predictions("val"))  # scores and calibrated ones
+    assert further.members[0][0].calibration == model.members[0][0].calibration
+    assert further.validation == model.validation
+    assert not further.run.predictions("test").equals(model.run.predictions("test"))
+    assert not asked_again(further, task.full_database, kept)["score"].equals(kept["score"])
+    test = further.run.predictions("test")
+    assert asked_again(load(further.folder), task.full_database, test).equals(test)
+    with pytest.raises(UsageError, match=r"C10.*has seen the labels of validation"):
+        load(further.run.model_folder).evaluate(task, split="val", rules=False, listener=Heard())
+
+
+@pytest.mark.parametrize("cut", [3, 10])
+def test_it_is_stopped_and_goes_on_as_well(
+    cut: int, task: Task, cache: Path, further: TrainedModel, tmp_path: Path
+) -> None:
+    """Within training, and after its ten steps."""
+    with pytest.raises(Stopped) as stopped:
+        fit(task, recipe=further.recipe, runs=tmp_path, cache=cache, listener=Heard(stop_at=cut))
+    resumed = fit(task, resume=str(stopped.value.folder), cache=cache, listener=Heard())
+    assert same_weights(network_of(resumed), network_of(further))
+    for split in ("val", "test"):
+        assert resumed.run.predictions(split).equals(further.run.predictions(split))
+
+
 def test_stopped_trees_keep_nothing_and_begin_anew(task: Task, tmp_path: Path) -> None:
     with pytest.raises(Stopped) as stopped:
         fit(task, "lightgbm", runs=tmp_path, listener=Heard(stop_at=0))
@@ -231,7 +302,8 @@ def test_stopped_trees_keep_nothing_and_begin_anew(task: Task, tmp_path: Path) -
 def test_settings_and_a_time_limit(task: Task, cache: Path, tmp_path: Path) -> None:
     """Fields of the recipe are arguments; time that runs out leaves the model of one step."""
     heard = Heard()
-    model = fit(task, runs=tmp_path, cache=cache, listener=heard, **{**QUICK, "epochs": 50}, time_limit=1e-6)
+    settings = QUICK | {"epochs": 50, "time_limit": 1e-6}
+    model = fit(task, "quartet", runs=tmp_path, cache=cache, listener=heard, **settings)
     assert (model.recipe.time_limit, model.recipe.epochs) == (1e-6, 50)
     assert heard.calls.count("step") == len(heard.epochs) == 1
     assert model.run.is_done

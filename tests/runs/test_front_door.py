@@ -21,8 +21,6 @@ from tests.tasks.small import CHURN, write_small_shop
 from tests.trained import QUICK, ROOT, SHOP_SCHEMA, Heard, shop_tables
 
 pd = pytest.importorskip("pandas")
-pytest.importorskip("lightgbm")
-pytestmark = pytest.mark.usefixtures("one_thread")
 
 SCHEMA = {"name": "shop", "tables": SHOP_SCHEMA}
 TASK = {"kind": "forecast", **CHURN}
@@ -88,7 +86,7 @@ def test_ten_lines_from_frames_to_predictions(
 def test_without_a_listener_people_see_what_happens(
     db: q.Database, task: q.Task, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    model = q.fit(task, runs=tmp_path / "runs", cache=tmp_path / "cache", **QUICK)
+    model = q.fit(task, "quartet", runs=tmp_path / "runs", cache=tmp_path / "cache", **QUICK)
     shown = capsys.readouterr()
     assert "epoch   1/1" in shown.out
     assert str(model.folder) in shown.out

@@ -169,7 +169,7 @@ def test_members_that_know_the_tables_in_another_order_read_them_in_their_own(
 ) -> None:
     turned = opened(dict(reversed(shop_tables().items())))
     assert list(turned.tables) != list(shop.tables)
-    other = fit(turned.task(CHURN), runs=tmp_path, cache=tmp_path, listener=Heard(), **QUICK)
+    other = fit(turned.task(CHURN), "quartet", runs=tmp_path, cache=tmp_path, listener=Heard(), **QUICK)
     alone = [
         plain(each.on(shop, listener=Heard()).predict(at=AT))["score"].to_numpy() for each in (model, other)
     ]

@@ -24,9 +24,6 @@ from quartet.tasks import Task
 from tests.tasks.small import small_shop, write_small_shop
 from tests.trained import KINDS, TINY, TREES, Heard, asked_again, churn, network_of, same_weights
 
-pytest.importorskip("lightgbm")
-pytestmark = pytest.mark.usefixtures("one_thread")  # sums in the same order: bits are compared here
-
 
 @pytest.fixture(scope="module")
 def task() -> Task:
@@ -108,6 +105,14 @@ def no_numbers(run: Path) -> None:
     signed(run / "predictions")
 
 
+def with_facts(run: Path, **changes: Any) -> None:
+    """Other facts about the trees, or fewer."""
+    path = run / "model" / "trees.json"
+    facts = json.loads(path.read_text()) | changes
+    path.write_text(json.dumps({name: fact for name, fact in facts.items() if fact is not None}))
+    signed(run / "model")
+
+
 @pytest.mark.parametrize(
     "harm",
     [
@@ -118,7 +123,9 @@ def no_numbers(run: Path) -> None:
         lambda run: (run / "predictions" / "test.parquet").unlink(),
         lambda run: (run / "model" / "checksums.json").write_text("{}"),
         lambda run: (run / "model" / "checksums.json").write_text("[]"),
-        lambda run: (run / "model" / "columns.json").write_text('["no such column"]') and signed(run / "model"),
+        lambda run: with_facts(run, columns=["no such column"]),
+        lambda run: with_facts(run, is_refit=None),
+        lambda run: (run / "model" / "trees.json").write_text("[]") and signed(run / "model"),
         lambda run: (run / "model" / "trees.txt").unlink() or signed(run / "model"),
     ],
 )  # fmt: skip

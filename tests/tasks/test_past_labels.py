@@ -437,6 +437,25 @@ def test_the_cells_of_a_column_are_known_after_their_rows() -> None:
     assert kept.data.equals(database["results"].data)
 
 
+def test_which_tasks_tell_their_past_labels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those whose labels the database tells, at a time that is said, of rows with one key, by not too many queries."""
+    churn = Task.from_sql(small_shop(), **CHURN)
+    assert churn.tells_past_labels
+    assert not label_task(LABELS).tells_past_labels  # labels that somebody brought
+    assert not place_task().tells_past_labels  # when are they filled in?
+    assert place_task(known_after="12 hours").tells_past_labels
+    assert not place_task(raw_races(("id", "lane")), known_after="12 hours").tells_past_labels
+    (tables, schema) = raw_races()
+    taken = tables | {"known_labels": pa.table({"x": [1]})}
+    other = replace(schema, tables=dict(schema.tables) | {"known_labels": TableSchema(settled=FACTS)})
+    assert not place_task((taken, other), known_after="12 hours").tells_past_labels
+    windows = (churn.splits.test - churn.full_database.span[0]) // churn.spec.horizon  # type: ignore[index]
+    for most, is_told in ((windows, True), (windows - 1, False)):
+        monkeypatch.setattr("quartet.tasks.task._MOST_WINDOWS", most)
+        assert churn.tells_past_labels is is_told
+        assert place_task(known_after="12 hours").tells_past_labels  # which takes no query
+
+
 def labels_seen(task: Task, config: SamplingConfig) -> dict[int, set[int]]:
     """For each result the results whose label it sees at its own time."""
     world = World(task.database)

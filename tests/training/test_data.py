@@ -11,7 +11,7 @@ import pytest
 from quartet.contexts import Context
 from quartet.features import FeatureTable, RelationalColumns
 from quartet.graph import TemporalGraph
-from quartet.tasks import SPLITS, Task
+from quartet.tasks import SPLITS, Seeds, Task
 from quartet.training import TrainingData, View
 from tests.tasks.small import CHURN, small_shop
 from tests.trained import TINY, TREES, Heard, churn
@@ -19,7 +19,7 @@ from tests.trained import TINY, TREES, Heard, churn
 
 def same(one: Context, other: Context) -> bool:
     names = [each.name for each in fields(one)]
-    return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in names)
+    return all(np.array_equal(getattr(one, name), getattr(other, name), equal_nan=True) for name in names)
 
 
 @pytest.mark.parametrize("protocol", ["frozen", "rolling"])
@@ -30,12 +30,13 @@ def test_contexts_are_the_same_live_sampled_and_from_the_cache(protocol: str, tm
         first = data.context(split)
         assert data.context(split) is first
         assert same(again.context(split), first)
-        (live,) = View(task.under(protocol).database, data.features, task.spec, recipe).contexts(
-            data.seeds[split]
-        )
+        assert first.columns.shape == (len(data.seeds[split]), len(data.column_names))
+        view = View(task.under(protocol).database, data.features, task.spec, recipe)
+        (live,) = view.contexts(data.seeds[split], data.column_names)
         assert same(live, first)
-        (kept,) = data.view.contexts(data.seeds[split])
-        assert kept is first
+        for names in ((), data.column_names):
+            (kept,) = data.view.contexts(data.seeds[split], names)
+            assert kept is first
 
 
 def test_test_labels_stay_in_the_vault(tmp_path: Path) -> None:
@@ -65,7 +66,35 @@ def test_trees_wait_for_no_graph_and_networks_for_no_columns(
         assert TrainingData.prepare(churn(), TREES, tmp_path).view.columns.of_seeds(churn().seeds("val"))
     with monkeypatch.context() as patched:
         patched.setattr(RelationalColumns, "of", refuse)
-        assert len(TrainingData.prepare(churn(), TINY, tmp_path).context("val"))
+        assert len(TrainingData.prepare(churn(), TINY.changed(tower=0), tmp_path).context("val"))
+
+
+def test_some_columns_are_those_among_all(tmp_path: Path) -> None:
+    """In the order in which they are asked for, whether they were made before or are made now."""
+    data = TrainingData.prepare(churn(), TINY, tmp_path)
+    some = (data.column_names[7], data.column_names[2], data.column_names[5])
+    changed = data.changed(TINY.changed(rng_seed=1), some)
+    assert changed.column_names == some
+    for split in SPLITS:
+        whole = data.columns(split)
+        assert changed.columns(split).tobytes() == whole[:, [7, 2, 5]].tobytes()
+        again = Seeds(data.seeds[split].node, data.seeds[split].time, None)
+        assert changed.view.matrix(again, some).tobytes() == whole[:, [7, 2, 5]].tobytes()
+
+
+def test_columns_that_training_cannot_afford_are_read_by_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Validation has one time, training many: what a model learned without it is asked without it."""
+    whole = TrainingData.prepare(churn(), TINY, tmp_path).column_names
+    monkeypatch.setattr("quartet.features.aggregates._MOST_COMPARED", 100)  # two times of forty customers
+    data = TrainingData.prepare(churn(), TINY, tmp_path)
+    monkeypatch.setattr("quartet.features.aggregates._PlaceBlock.fill", None)
+    assert data.column_names == tuple(
+        name for name in whole if ", place among " not in name and ", gap " not in name
+    )
+    assert len(data.column_names) < len(whole)
+    assert {data.columns(split).shape[1] for split in SPLITS} == {len(data.column_names)}
 
 
 def test_a_listener_follows_the_sampling(tmp_path: Path) -> None:

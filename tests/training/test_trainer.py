@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -68,6 +70,56 @@ def test_time_runs_out(data: TrainingData) -> None:
     assert trainer.run()
     assert len(trainer.state.epochs) == 1
     assert trainer.state.step == 1
+
+
+def test_validation_takes_of_the_time_too(data: TrainingData, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a clock on which only validation takes time, ten seconds: the second one is beyond fifteen."""
+    now = count(0.0, 10.0)
+    clock = SimpleNamespace(perf_counter=lambda: clock.seconds, seconds=next(now))
+    monkeypatch.setattr("quartet.training.trainer.time", clock)
+    validate = Trainer.validate
+
+    def slow(self: Trainer) -> float:
+        clock.seconds = next(now)
+        return validate(self)
+
+    monkeypatch.setattr(Trainer, "validate", slow)
+    trainer = Trainer(data, recipe=TINY.changed(time_limit=15.0, epochs=50))
+    assert trainer.run()
+    assert [(epoch.seconds, epoch.validation_seconds) for epoch in trainer.state.epochs] == [(0.0, 10.0)] * 2
+    assert trainer.state.seconds == 20.0
+
+
+def test_refitting_shows_all_seeds_of_train_and_validation(
+    data: TrainingData, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A quarter of the steps, at most half of the rate; batches are of one split, and a seed comes once a pass."""
+    shown: dict[str, list[int]] = {"train": [], "val": []}
+    rates: list[float] = []
+
+    def watched(self: Trainer, places: np.ndarray) -> None:
+        assert len(places) <= TINY.batch_size
+        shown[self.split] += places.tolist()
+        rates.append(self._rate())
+        self.state.step += 1
+
+    monkeypatch.setattr(Trainer, "_step", watched)
+    trainer = Trainer(data)
+    seeds = {split: len(data.seeds[split]) for split in ("train", "val")}
+    a_pass = sum(-(-number // TINY.batch_size) for number in seeds.values())
+    trainer.state.step = 4 * a_pass
+    assert trainer.refit()
+    assert len(rates) == a_pass
+    assert {split: sorted(places) for split, places in shown.items()} == {
+        split: list(range(number)) for split, number in seeds.items()
+    }
+    assert 0 < min(rates) < 0.01
+    assert 0.45 < max(rates) <= 0.5
+    assert trainer.network.is_refit
+    rates.clear()
+    trainer.state.step = 3
+    assert trainer.refit()
+    assert len(rates) == 10  # of few steps a quarter would be none
 
 
 def test_a_loss_that_is_no_number_ends_with_an_explanation(data: TrainingData) -> None:

@@ -140,14 +140,22 @@ def test_weights_are_chosen_by_validation_before_any_member_has_seen_it(
     assert task.vault.openings == []
     scores = kept(model)
     logits = [np.log(own / (1 - own)) for own in scores]
-    names = [member.name for member in whole.members]
-    kinds = list(dict.fromkeys(names))
-    means = [np.mean([x for x, n in zip(logits, names, strict=True) if n == kind], 0) for kind in kinds]
     val = task.seeds("val")
-    groups = (val.node, val.time)
-    found = blend_weights("binary_classification", np.asarray(val.target), groups, means, lambda x: x)
-    expected = [found[kinds.index(name)] / names.count(name) for name in names]
-    assert whole.weights == pytest.approx(expected)
+
+    def blended(parts: list[np.ndarray]) -> np.ndarray:
+        """Weights of all members in a blend of parts, which are such weights."""
+        found = [np.sum([w * x for w, x in zip(part, logits, strict=True)], axis=0) for part in parts]
+        groups, target = (val.node, val.time), np.asarray(val.target)
+        of_part = blend_weights("binary_classification", target, groups, found, lambda x: x)
+        return np.sum([w * part for w, part in zip(of_part, parts, strict=True)], axis=0)
+
+    def mean_of(name: str) -> np.ndarray:
+        is_named = np.array([member.name == name for member in whole.members])
+        return is_named / is_named.sum()
+
+    families = [TREES[:2], NETWORKS]  # trees, then networks, then both
+    expected = blended([blended([mean_of(name) for name in family]) for family in families])
+    assert whole.weights == pytest.approx(expected.tolist())
     blend = np.sum([w * x for w, x in zip(whole.weights, logits, strict=True)], axis=0)
     table = model.run.predictions("val")
     np.testing.assert_allclose(table["score"].to_numpy(), 1 / (1 + np.exp(-blend)), atol=1e-9)

@@ -1,4 +1,4 @@
-"""How good the model is on benchmark tasks, beside rules: the table of docs/results.md.
+"""How good Quartet alone is on benchmark tasks, beside rules; `accuracy.py` measures the default, `auto`.
 
     python benchmarks/results.py [--data FOLDER] [--tasks DATASET/TASK ...] [--seeds 3] [--preset small]
                                  [--set FIELD=VALUE ...] [--runs runs/results] [--table]

@@ -14,7 +14,7 @@ from quartet.tasks import TaskType
 
 _STEPS = 6  # weights are multiples of a sixth
 _NUM_RESAMPLES = 30
-_NOISE = 2.0  # deviations of a difference that do not count
+_NOISE = 1.0  # deviations of a difference that do not count: the rule of one standard error
 
 Logits = NDArray[np.float64]
 

@@ -16,7 +16,6 @@ from quartet.tasks import Seeds
 from quartet.tokens import SeedGroup, TokenBatch
 from quartet.training import Encoded, ModelSchema, Network, View
 
-_AT_ONCE = 2**14  # seeds whose columns are in memory together
 _BATCH = 512  # seeds: a fixed number, because it decides the last bits
 
 
@@ -39,12 +38,8 @@ class TowerAlone(Network):
         """Returns the (S, outputs) logits of seeds, for which no context is sampled."""
         device, parts = self.readout.bias.device, [np.empty((0, self.schema.num_outputs))]
         self.eval()
-        for first in range(0, len(seeds), _AT_ONCE):
-            some = slice(first, first + _AT_ONCE)
-            asked = Seeds(seeds.node[some], seeds.time[some], None)
-            matrix = view.matrix(seeds if len(asked) == len(seeds) else asked, self.schema.columns)
+        for matrix in view.matrices(seeds, self.schema.columns, listener):
             with torch.inference_mode(), autocast(device.type, view.recipe.precision):
                 for rows in torch.from_numpy(matrix).split(_BATCH):
                     parts.append(self.readout(None, rows.to(device)).double().cpu().numpy())
-            listener.progress("scores", len(asked), len(seeds))
         return np.concatenate(parts)

@@ -33,7 +33,6 @@ from quartet.models.tree_text import checked_text
 from quartet.tasks import SPLITS, Seeds, Split
 from quartet.training import Epoch, Fitted, Member, Output, RegressionOutput, TrainingData, View, duration
 
-_AT_ONCE = 2**18  # seeds whose columns are in memory together
 _TREES, _FACTS = "trees.txt", "trees.json"
 _FOR_A_TRIAL = (
     0.04  # of the time limit: where the first trees took longer, they are fitted again without a trial
@@ -69,9 +68,8 @@ class Trees:
 
     @classmethod
     def _fit(cls, data: TrainingData, listener: Listener) -> Fitted | None:
-        listener.begin(_Boosting(data))
-        begin, names, kind = time.perf_counter(), data.column_names, data.task.spec.type
-        boosting = _Boosting(data)
+        boosting, names, kind = _Boosting(data), data.column_names, data.task.spec.type
+        listener.begin(boosting)
         train, val = (_Rows(data.columns(split), _labels(data, split)) for split in SPLITS[:2])
         first = boosting.grow(train, val, must_stop=lambda: listener.should_stop() or boosting.is_over)
         if listener.should_stop():
@@ -87,7 +85,7 @@ class Trees:
             again = boosting.grow(train + val, rounds=model.num_rounds)
             model = replace(model, text=again, is_refit=True, before=model.text)
             chosen += ", fitted again to train and validation"
-        seconds = time.perf_counter() - begin
+        seconds = time.perf_counter() - boosting.begin
         epoch = Epoch(0, model._loss(data), validation, seconds, 0.0, is_best=True)
         listener.epoch(epoch)
         return Fitted(model, [epoch], epoch, chosen, [logits])
@@ -101,14 +99,8 @@ class Trees:
 
     def logits(self, view: View, seeds: Seeds, listener: Listener = SILENT) -> NDArray[np.float64]:
         """Returns the (S, outputs) logits of all seeds, some at a time: memory does not grow with their number."""
-        parts = [np.empty((0, self.num_outputs))]
-        for first in range(0, len(seeds), _AT_ONCE):
-            some = slice(first, first + _AT_ONCE)
-            asked = Seeds(seeds.node[some], seeds.time[some], None)
-            matrix = view.matrix(seeds if len(asked) == len(seeds) else asked, self.names)
-            parts.append(self.raw(matrix))
-            listener.progress("scores", len(asked), len(seeds))
-        return np.concatenate(parts)
+        parts = [self.raw(matrix) for matrix in view.matrices(seeds, self.names, listener)]
+        return np.concatenate([np.empty((0, self.num_outputs)), *parts])
 
     def raw(self, matrix: NDArray[np.float32]) -> NDArray[np.float64]:
         """Returns the (S, outputs) logits of rows of columns."""

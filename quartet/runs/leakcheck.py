@@ -18,7 +18,7 @@ from quartet.causal import visible
 from quartet.config import Recipe, SamplingConfig
 from quartet.contexts import sample
 from quartet.database import Database, Table
-from quartet.errors import ResourceError, UsageError
+from quartet.errors import UsageError
 from quartet.features import FeatureTable, RelationalColumns
 from quartet.findings import Findings
 from quartet.listener import SILENT, Listener
@@ -140,11 +140,7 @@ def _box(task: Task) -> list[Checkpoint]:
     """Returns every model of the box: networks with random weights, trees fitted to the task."""
     found = []
     for name, row in MODELS.items():
-        try:
-            kind = row.model_class
-        except ResourceError:
-            continue
-        recipe = Recipe.load("small", "", name)
+        kind, recipe = row.model_class, Recipe.load("small", "", name)
         data = TrainingData.prepare(task, recipe.changed(protocol="rolling"))
         model = kind.new(data, recipe) if hasattr(kind, "new") else kind.fit(data).model
         model = model.eval() if hasattr(model, "eval") else model

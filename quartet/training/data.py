@@ -30,6 +30,7 @@ from quartet.training.outputs import Output, fit_output
 
 BATCH = 512  # seeds of a batch at inference: a fixed number, because its size decides the last bits
 _AT_ONCE = 32 * BATCH  # seeds that are sampled together: whole batches, so that their bits stay the same
+_ROWS_AT_ONCE = 2**18  # seeds whose columns are in memory together: whole batches, too
 _graphs: WeakKeyDictionary[Database, TemporalGraph] = WeakKeyDictionary()
 
 
@@ -86,6 +87,16 @@ class View:
             raise IntegrityError("C06", what, "train anew")
         matrix = self.columns.matrix(seeds, frozenset(names), torch.get_num_threads())
         return matrix if names == self.columns.names else matrix[:, [known[name] for name in names]]
+
+    def matrices(
+        self, seeds: Seeds, names: tuple[str, ...], listener: Listener = SILENT
+    ) -> Iterator[NDArray[np.float32]]:
+        """Yields the columns of all seeds, some at a time: memory does not grow with their number."""
+        for first in range(0, len(seeds), _ROWS_AT_ONCE):
+            some = slice(first, first + _ROWS_AT_ONCE)
+            asked = Seeds(seeds.node[some], seeds.time[some], None)
+            yield self.matrix(seeds if len(asked) == len(seeds) else asked, names)
+            listener.progress("scores", len(asked), len(seeds))
 
 
 @dataclass(eq=False)

@@ -134,7 +134,7 @@ def test_its_logits_are_those_of_batches(
     assert len(np.unique(expected)) > 10
     monkeypatch.setattr(data.view, "contexts", None)
     np.testing.assert_allclose(alone.logits(data.view, seeds), expected, rtol=1e-5, atol=1e-5)
-    monkeypatch.setattr("quartet.models.tower._AT_ONCE", 15)
+    monkeypatch.setattr("quartet.training.data._ROWS_AT_ONCE", 15)
     monkeypatch.setattr("quartet.models.tower._BATCH", 4)
     heard = Heard()
     np.testing.assert_allclose(alone.logits(data.view, seeds, heard), expected, rtol=1e-5, atol=1e-5)

@@ -152,7 +152,7 @@ def test_many_seeds_are_asked_some_at_a_time_with_the_same_bits(
 ) -> None:
     live, heard = models["regression"].on(tasks["regression"].full_database, listener=Heard()), Heard()
     together = plain(live.predict(at="2023-09-01"))
-    monkeypatch.setattr("quartet.models.trees._AT_ONCE", 15)
+    monkeypatch.setattr("quartet.training.data._ROWS_AT_ONCE", 15)
     assert plain(live.predict(at="2023-09-01", listener=heard)).equals(together)
     assert heard.work == {"scores": [(15, 40), (15, 40), (10, 40)]}
 

@@ -10,6 +10,7 @@ They look up to two links far, and from a parent two links down. Windows are cou
     teamId -> teams, leagueId -> leagues, level (number)       what a parent's parent holds
     teamId -> teams, results by teamId -> points: mean         what a parent's children hold, by then
     known_labels by entity -> label: 2 before the latest       earlier labels, one by one, and how old they are
+    flights of the same number -> distance: mean               what earlier rows of the entity's own table held
     results by driverId -> points: mean of the last 12, place among drivers    who has less, and how far off the most is
     world: results -> points: mean of 30 days                  what all rows of a table held lately
 
@@ -23,43 +24,41 @@ from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from itertools import combinations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from quartet.causal import TimeRule, visible
-from quartet.database import Database, Relation
-from quartet.features.counts import time_columns
-from quartet.features.paths import LAST, RECENT, Events, Path, events_below
+from quartet.database import Database
+from quartet.features.arrays import FIRST_CODE
+from quartet.features.blocks import (
+    GAP,
+    HERE,
+    PLACE,
+    WORLD,
+    Block,
+    Calendar,
+    Group,
+    LagBlock,
+    Matrix,
+    OwnBlock,
+    PathBlock,
+    PlaceBlock,
+    Way,
+    WorldBlock,
+)
+from quartet.features.paths import Events, Path, events_below
 from quartet.features.summed import Summed, TableCells, table_cells
 from quartet.features.table import FeatureTable
-from quartet.features.timeline import Columns, Ints, days_since
+from quartet.features.timeline import Columns, Ints
 from quartet.tasks import KNOWN_LABELS, Seeds
 from quartet.times import DAY, STATIC
 
 MOST_SUMMARIES = 1000
-_WORLD = "world: "
-_PLACE, _GAP = ", place among ", ", gap to the first of "
 _MOST_UPS = 2
-_MOST_LAGS = 5
-_MOST_WORLD = 8  # cells of a table whose means over all rows are told
-_MOST_PLACES = 4  # cells of a path by which rows are compared with each other
 _MOST_COMPARED = 10_000_000  # rows at all times of training
-_AT_ONCE = 2**18  # rows that are compared, at all times together
+_FEWEST_ALIKE = 4  # rows of a group, on average; a category that makes groups has more values
 _UNITS_OF_A_SPAN = 100  # where a task has no horizon
-
-Matrix = NDArray[np.float32]
-
-
-class Block(Protocol):
-    """Some columns of a seed that are made together."""
-
-    @property
-    def names(self) -> list[str]: ...
-
-    def fill(self, rows: Ints, times: Ints, rule: TimeRule, out: Matrix, threads: int) -> None:
-        """Fills the (S, names) columns of rows of the entity table at times."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,9 +80,9 @@ class RelationalColumns:
         cells = table_cells(database, features)
         around = list(_around(database, cells, table, rule, unit))
         world = list(_world(database, cells, unit))
-        most = _most_cells([block for block in around if isinstance(block, _PathBlock)])
-        blocks: list[Block] = [_Calendar(database[table].known_at)]
-        blocks += [block.looking_at(most) if isinstance(block, _PathBlock) else block for block in around]
+        most = _most_cells([block for block in around if isinstance(block, PathBlock)])
+        blocks: list[Block] = [Calendar(database[table].known_at)]
+        blocks += [block.looking_at(most) if isinstance(block, PathBlock) else block for block in around]
         return RelationalColumns(
             database.offsets[table], rule, tuple(blocks + world), database[table].num_rows, unit
         )
@@ -98,9 +97,9 @@ class RelationalColumns:
         near = [
             block
             for block in self.blocks
-            if isinstance(block, (_Calendar, _LagBlock))
-            or (isinstance(block, _OwnBlock) and not block.way.links)
-            or (isinstance(block, _PathBlock) and not block.way.links and block.path.is_near)
+            if isinstance(block, (Calendar, LagBlock))
+            or (isinstance(block, OwnBlock) and not block.way.links)
+            or (isinstance(block, PathBlock) and not block.way.links and block.path.is_near)
         ]
         return frozenset(name for block in near for name in block.names)
 
@@ -126,12 +125,12 @@ class RelationalColumns:
 
 def is_about_others(name: str) -> bool:
     """Returns whether a column tells of rows that no link leads to: of a whole table, or of other entities."""
-    return name.startswith(_WORLD) or is_place(name)
+    return name.startswith(WORLD) or is_place(name)
 
 
 def is_place(name: str) -> bool:
     """Returns whether a column compares an entity with all others, which takes long where times are many."""
-    return _PLACE in name or _GAP in name
+    return PLACE in name or GAP in name
 
 
 def _unit(database: Database, cutoff: int) -> int:
@@ -142,248 +141,69 @@ def _unit(database: Database, cutoff: int) -> int:
     return max(DAY, (cutoff - int(min(first))) // _UNITS_OF_A_SPAN // DAY * DAY)
 
 
-@dataclass(frozen=True, eq=False)
-class _Calendar:
-    """Where a seed stands in the year, the week and the day, and how old its row is."""
-
-    known_at: Ints
-
-    @property
-    def names(self) -> list[str]:
-        return list(time_columns(self.known_at[:0], self.known_at[:0]))
-
-    def fill(self, rows: Ints, times: Ints, rule: TimeRule, out: Matrix, threads: int) -> None:  # noqa: ARG002
-        out[:] = np.column_stack(list(time_columns(self.known_at[rows], times).values()))
-
-
-@dataclass(frozen=True)
-class _Way:
-    """The way from an entity up to a row: a link after the other. Each must be visible."""
-
-    label: str = ""
-    links: tuple[tuple[Relation, Ints], ...] = ()  # and when each row above is known
-
-    def above(self, relation: Relation, known_at: Ints) -> _Way:
-        label = f"{self.label}{relation.foreign_key.distinct_label} -> {relation.parent}, "
-        return _Way(label, (*self.links, (relation, known_at)))
-
-    def follow(self, rows: Ints, times: Ints, rule: TimeRule) -> Ints:
-        """Returns the rows at its end, -1 where there is none that is visible."""
-        for relation, known_at in self.links:
-            named = np.full(len(rows), -1)
-            named[rows >= 0] = relation.rows[rows[rows >= 0]]
-            there = np.flatnonzero(named >= 0)
-            named[there[~visible(known_at[named[there]], times[there], rule)]] = -1
-            rows = named
-        return rows
-
-
-_HERE = _Way()
-
-
-@dataclass(frozen=True, eq=False)
-class _OwnBlock:
-    """What a row shows of itself: the entity's, or that of a parent with how long it has been known."""
-
-    way: _Way
-    cells: TableCells
-
-    @cached_property
-    def names(self) -> list[str]:
-        own = [*self.cells.own, *(f"days since {name}" for name in self.cells.dates)]
-        return [self.way.label + name for name in own + ["days since"] * bool(self.way.links)]
-
-    def fill(self, rows: Ints, times: Ints, rule: TimeRule, out: Matrix, threads: int) -> None:  # noqa: ARG002
-        rows = self.way.follow(rows, times, rule)
-        seen = rows >= 0
-        rows, times = rows[seen], times[seen]
-        columns: list[NDArray[Any]] = [cells[rows] for cells in self.cells.own.values()]
-        columns += [times / DAY - days[rows] for days in self.cells.dates.values()]
-        if self.way.links:
-            columns.append(days_since(self.cells.table.known_at[rows], times))
-        for place, column in enumerate(columns):
-            out[seen, place] = column
-            out[~seen, place] = np.nan
-
-
-@dataclass(frozen=True, eq=False)
-class _PathBlock:
-    """What the rows at the end of a path hold together."""
-
-    way: _Way
-    path: Path
-    cells: TableCells
-    most: int = 0
-
-    def looking_at(self, most: int) -> _PathBlock:
-        return _PathBlock(self.way, self.path, self.cells, most)
-
-    @cached_property
-    def summed(self) -> Summed:
-        return Summed(self.cells, self.most)
-
-    @cached_property
-    def names(self) -> list[str]:
-        return self.path.names(self.summed)
-
-    def fill(self, rows: Ints, times: Ints, rule: TimeRule, out: Matrix, threads: int) -> None:
-        self.path.fill(self.summed, self.way.follow(rows, times, rule), times, rule, out, threads)
-
-
-@dataclass(frozen=True, eq=False)
-class _LagBlock:
-    """The latest labels of the entity, one by one, and how many days each has been known."""
-
-    path: Path
-    cells: TableCells
-
-    @cached_property
-    def _labels(self) -> Mapping[str, NDArray[np.float32]]:
-        return {name: cells for name, (cells, _) in self.cells.numbers.items()} | self.cells.flags
-
-    @cached_property
-    def names(self) -> list[str]:
-        what = [*self._labels, "days since"]
-        ways = ["the latest", *(f"{lag} before the latest" for lag in range(1, _MOST_LAGS))]
-        return [f"{self.path.label} -> {name}: {way}" for way in ways for name in what]
-
-    def fill(self, rows: Ints, times: Ints, rule: TimeRule, out: Matrix, threads: int) -> None:  # noqa: ARG002
-        cuts = self.path.timeline.cuts(rows, times, (), (), rule)
-        place = 0
-        for lag in range(1, _MOST_LAGS + 1):
-            at = cuts[:, -1] - lag
-            is_there = at >= cuts[:, 0]
-            for cells in self._labels.values():
-                out[is_there, place] = cells[self.path.shown[at[is_there]]]
-                place += 1
-            out[is_there, place] = days_since(self.path.timeline.time[at[is_there]], times[is_there])
-            place += 1
-
-
-@dataclass(frozen=True, eq=False)
-class _PlaceBlock:
-    """Where an entity stands among all that had a child lately: the part of them that has less, and how much the most
-    is ahead. It depends on what is known of them at the seed's time, and not on who else is asked about."""
-
-    path: Path
-    cells: TableCells
-    known_at: Ints  # of the entities
-    table: str
-
-    @cached_property
-    def summed(self) -> Summed:
-        return Summed(self.cells, _MOST_PLACES)
-
-    @cached_property
-    def _kept(self) -> list[int]:
-        """Returns which columns of the path are compared: a count, and means of the last events."""
-        ends = (f": last {self.path.windows[2]}", f": mean of the last {LAST}")
-        return [place for place, name in enumerate(self.path.names(self.summed)) if name.endswith(ends)]
-
-    @cached_property
-    def names(self) -> list[str]:
-        names = self.path.names(self.summed)
-        return [f"{names[place]}{what}{self.table}" for place in self._kept for what in (_PLACE, _GAP)]
-
-    def fill(self, rows: Ints, times: Ints, rule: TimeRule, out: Matrix, threads: int) -> None:
-        moments, number = np.unique(times, return_inverse=True)
-        order, everyone = np.argsort(number, kind="stable"), np.arange(len(self.known_at))
-        first = np.searchsorted(number[order], np.arange(len(moments) + 1))
-        at_once = max(1, _AT_ONCE // max(1, len(everyone)))
-        for begin in range(0, len(moments), at_once):
-            some = moments[begin : begin + at_once]
-            asked, when = np.tile(everyone, len(some)), np.repeat(some, len(everyone))
-            found = np.empty((len(asked), len(self.path.names(self.summed))), np.float32)
-            self.path.fill(self.summed, asked, when, rule, found, threads)
-            is_there = visible(self.known_at[asked], when, rule) & (found[:, RECENT] > 0)
-            for place in range(len(some)):
-                seeds = order[first[begin + place] : first[begin + place + 1]]
-                part = slice(place * len(everyone), (place + 1) * len(everyone))
-                for at, column in enumerate(self._kept):
-                    values = found[part, column]
-                    compared = np.sort(values[is_there[part] & ~np.isnan(values)])
-                    out[seeds, 2 * at : 2 * at + 2] = _standing(compared, values[rows[seeds]])
-
-
-def _standing(others: NDArray[np.float32], values: NDArray[np.float32]) -> Matrix:
-    """Returns the part of the others (ascending) below each value, equal ones by half, and its gap to the last."""
-    if not len(others):
-        return np.full((len(values), 2), np.nan, np.float32)
-    below = (np.searchsorted(others, values) + np.searchsorted(others, values, "right")) / (2 * len(others))
-    return np.column_stack([np.where(np.isnan(values), np.nan, below), values - others[-1]]).astype(
-        np.float32
-    )
-
-
-@dataclass(frozen=True, eq=False)
-class _WorldBlock:
-    """What all rows of a table held lately, and whether there were more of them than before: the same for all seeds
-    of a time."""
-
-    path: Path
-    cells: TableCells
-
-    @cached_property
-    def summed(self) -> Summed:
-        return Summed(self.cells, _MOST_WORLD)
-
-    @cached_property
-    def _kept(self) -> list[int]:
-        """Returns which columns of the path are told: neither totals nor what grows with the database."""
-        return [
-            place
-            for place, name in enumerate(self.path.names(self.summed))
-            if " -> " in name
-            and (": mean of " in name or name.endswith(": trend"))
-            and "the last" not in name
-        ]
-
-    @cached_property
-    def names(self) -> list[str]:
-        names = self.path.names(self.summed)
-        rates = [
-            f"{self.path.label}: rows of {self.path.windows[i]} to {self.path.windows[i + 1]}" for i in (1, 2)
-        ]
-        return [*rates, *(names[place] for place in self._kept)]
-
-    def fill(self, rows: Ints, times: Ints, rule: TimeRule, out: Matrix, threads: int) -> None:  # noqa: ARG002
-        moments, place = np.unique(times, return_inverse=True)
-        path, everything = self.path, np.zeros(len(moments), np.int64)
-        columns = np.full((len(moments), len(path.names(self.summed))), np.nan, np.float32)
-        path.fill(self.summed, everything, moments, rule, columns, threads)
-        recent = columns[:, 1:5].astype(np.float64)  # counts of the windows
-        with np.errstate(divide="ignore", invalid="ignore"):
-            rates = [recent[:, i] / recent[:, i + 1] for i in (1, 2)]
-        out[:] = np.column_stack([*rates, columns[:, self._kept]])[place]
-
-
 def _around(
     database: Database,
     cells: Mapping[str, TableCells],
     table: str,
     rule: TimeRule,
     unit: int,
-    way: _Way = _HERE,
+    way: Way = HERE,
 ) -> Iterator[Block]:
     """Yields what can be seen from a table at the end of a way: its rows, paths from their children, their parents.
 
     The entity's own row is known at its time even under the rule that shows no other row of that time.
     """
     ups = len(way.links)
-    yield _OwnBlock(way, cells[table])
+    yield OwnBlock(way, cells[table])
     if ups >= _MOST_UPS:
         return
     counts_parent = bool(ups) or rule == "<="
     for events in events_below(database, table, way.label, not ups, counts_parent):
         path = Path.of(events, unit, is_near=events.is_near)
-        yield _PathBlock(way, path, cells[events.table])
+        yield PathBlock(way, path, cells[events.table])
         if events.is_near and not ups:
-            yield _PlaceBlock(path, cells[events.table], database[table].known_at, table)
+            yield PlaceBlock(path, cells[events.table], database[table].known_at, table)
             if events.table == KNOWN_LABELS:
-                yield _LagBlock(path, cells[events.table])
+                yield LagBlock(path, cells[events.table])
+    if not ups and database[table].is_timed:
+        yield from _alike(database, cells, table, unit)
     for relation in (relation for relation in database.relations if relation.table == table):
         above = way.above(relation, database[relation.parent].known_at)
         yield from _around(database, cells, relation.parent, rule, unit, above)
+
+
+def _alike(database: Database, cells: Mapping[str, TableCells], table: str, unit: int) -> Iterator[Block]:
+    """Yields what earlier rows of the entity table held that have the same value, or name the same two rows.
+
+    Entities that come once, such as a flight or an order, have a history through them alone.
+    """
+    own, known_at = cells[table].features, database[table].known_at
+    groups: dict[
+        str, tuple[Ints, Ints]
+    ] = {}  # the value of each row, -1 for none, and when what it names is known
+    for place, (name, column) in enumerate(own.statistics.tables[table].of("category").items()):
+        if len(column.vocabulary) > _FEWEST_ALIKE:
+            codes = own.tables[table].categories[:, place].astype(np.int64)
+            groups[name] = codes - FIRST_CODE, np.full(len(codes), STATIC)
+    for one, other in combinations((r for r in database.relations if r.table == table), 2):
+        name = f"{one.foreign_key.distinct_label} and {other.foreign_key.distinct_label}"
+        has_both = (one.rows >= 0) & (other.rows >= 0)
+        pair = np.where(has_both, one.rows * (other.rows.max(initial=0) + 1) + other.rows, -1)
+        above = [database[r.parent].known_at[np.maximum(r.rows, 0)] for r in (one, other) if has_both.any()]
+        groups[name] = pair, np.max([np.full(len(pair), STATIC), *above], axis=0)
+    for name, (value, above_known) in groups.items():
+        members = np.flatnonzero(value >= 0)
+        _, first, number = np.unique(value[members], return_index=True, return_inverse=True)
+        known = np.maximum(known_at, above_known)[members]
+        then = number[visible(known, own.statistics.cutoff)]  # later rows decide nothing
+        if not len(then) or len(then) < _FEWEST_ALIKE * len(np.unique(then)):
+            continue
+        group = np.full(len(value), -1)
+        group[members] = number
+        alike = Events(f"{table} of the same {name}", table, number, members, known)
+        way = Way("", ((Group(group), above_known[members][first]),))
+        for events in (alike, *(alike.below(database, r) for r in database.relations if r.parent == table)):
+            yield PathBlock(way, Path.of(events, unit), cells[events.table])
 
 
 def _world(database: Database, cells: Mapping[str, TableCells], unit: int) -> Iterator[Block]:
@@ -392,12 +212,12 @@ def _world(database: Database, cells: Mapping[str, TableCells], unit: int) -> It
         dated = np.flatnonzero(table.known_at != STATIC)
         if table.is_timed:
             events = Events(
-                f"{_WORLD}{name}", name, np.zeros(len(dated), np.int64), dated, table.known_at[dated]
+                f"{WORLD}{name}", name, np.zeros(len(dated), np.int64), dated, table.known_at[dated]
             )
-            yield _WorldBlock(Path.of(events, unit, is_near=True), cells[name])
+            yield WorldBlock(Path.of(events, unit, is_near=True), cells[name])
 
 
-def _most_cells(blocks: list[_PathBlock]) -> int:
+def _most_cells(blocks: list[PathBlock]) -> int:
     """Returns how many cells of each path can be looked at so that there are not too many summaries."""
     most, largest = 1, max((len(b.cells.numbers) + len(b.cells.flags) for b in blocks), default=1)
     while most < largest:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from quartet.database import Database, late_columns
+from quartet.database import Database, late_columns, proposed_entities
 from quartet.features.kinds import inspected_kinds
 from quartet.times import show_instant
 
@@ -44,6 +44,10 @@ def describe(database: Database) -> dict[str, Any]:
             for relation in database.relations
         ],
         "possible": [{**asdict(guess), "columns": list(guess.columns)} for guess in database.possible],
+        "entities": [
+            {"name": entity.name, "from": entity.places, "values": entity.num_values, "line": entity.line}
+            for entity in proposed_entities(database)
+        ],
         "findings": [
             {"level": f.level.value, "code": f.code, "where": f.where, "count": f.count, "message": str(f)}
             for f in (*database.findings, *left_out, *(late.finding for late in late_columns(database)))

@@ -18,9 +18,9 @@ from quartet.features.timeline import Ints, Timeline, days_since
 from quartet.times import show_length
 
 WINDOWS = (1, 2, 4, 12)  # in units, of which the task's horizon is one
-LAST = 12  # events, however long they take
+LAST, FEW, MANY = 12, 3, 50  # events, however long they take
 RECENT = 4  # the place of the count over the longest window among the columns of a path that counts
-_BEGIN, _ONE, _TWO, _FOUR, _TWELVE, _LAST, _LATEST = range(7)  # the cuts of `Timeline.cuts`
+_BEGIN, _ONE, _TWO, _FOUR, _TWELVE, _LAST, _LATEST, _FEW, _MANY = range(9)  # the cuts of `Timeline.cuts`
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,6 +135,11 @@ class Path:
             "latest": (MEAN, _LATEST, 0),
             f"sum of {four}": (SUM, _FOUR, 0),
         }
+        if is_number:
+            kinds |= {
+                f"mean of the last {FEW}": (MEAN, _FEW, 0),
+                f"mean of the last {MANY}": (MEAN, _MANY, 0),
+            }
         if self.is_near and is_number:
             kinds |= {
                 f"mean of {one}": (MEAN, _ONE, 0),
@@ -162,7 +167,7 @@ class Path:
         from quartet.features.sums import fill_summaries  # compiled when it is first asked for
 
         lengths = [number * self.unit for number in WINDOWS]
-        cuts = self.timeline.cuts(rows, times, lengths, (LAST, 1), rule)
+        cuts = self.timeline.cuts(rows, times, lengths, (LAST, 1, FEW, MANY), rule)
         place = len(self.count_names)
         if place:
             out[:, :place] = self._counts(cuts, times)

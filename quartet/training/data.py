@@ -122,8 +122,7 @@ class TrainingData:
         """
         check_selectable(task.spec.type, task.seeds("val").target, recipe.validation_seeds)
         task = task.under(recipe.protocol, recipe.past_labels)
-        for finding in task.database.findings[len(task.full_database.findings) :]:
-            listener.finding(finding)
+        listener.noticed(task.database.findings[len(task.full_database.findings) :])
         features = FeatureTable.fit(
             task.database,
             task.splits.val,

@@ -6,6 +6,7 @@ import math
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -156,7 +157,7 @@ def test_only_the_most_frequent_values_are_looked_at() -> None:
 
     assert looked_at(type=many, half=half) == [*(f"type = {n}" for n in range(MOST_VALUES)), "half = a"]
     assert looked_at(half=half, n1=wide["n1"]) == ["n1", "half = a"]
-    assert looked_at(**wide, half=half) == list(wide)[: (MOST_SUMMARIES - 8) // 10]
+    assert looked_at(**wide, half=half) == list(wide)[: (MOST_SUMMARIES - 8) // 12]
 
 
 def test_numbers_that_tell_the_date_are_no_columns() -> None:
@@ -267,7 +268,7 @@ def test_places_among_all_are_left_out_where_times_and_entities_are_too_many(
         raise AssertionError("compared all the same")
 
     whole = columns.matrix(five)
-    monkeypatch.setattr("quartet.features.aggregates._standing", refused)
+    monkeypatch.setattr("quartet.features.blocks._standing", refused)
     cheap = columns.matrix(five, frozenset(columns.affordable(five)))
     for place, name in enumerate(columns.names):
         expected = np.full(len(five), np.nan) if name in left_out else whole[:, place]
@@ -280,7 +281,7 @@ def test_how_many_are_compared_at_once_changes_no_bit(tour: Tour, monkeypatch: p
     seeds = seeds_of(tour.database, "riders", [0, 1, 2, 0, 1, 1, 0], times)
     together = columns.matrix(seeds)
     for at_once in (1, 6, 7):
-        monkeypatch.setattr("quartet.features.aggregates._AT_ONCE", at_once)
+        monkeypatch.setattr("quartet.features.blocks._AT_ONCE", at_once)
         assert columns.matrix(seeds).tobytes() == together.tobytes()
 
 
@@ -406,6 +407,41 @@ class Twin:
                     ]
                     yield f"{label}, {name} -> {second.parent}", second.parent, above, False, False
 
+    def alike(self, table: str, row: int, time: int) -> Iterator[tuple[str, str, Found | None, bool, bool]]:
+        """Yields paths to the rows of the entity's own table that share a value, or two parents, with it."""
+        groups: dict[str, list[tuple[Any, int]]] = {}  # of each row: what it shares, and when that is known
+        for place, (name, column) in enumerate(self.features.statistics.tables[table].of("category").items()):
+            if len(column.vocabulary) > 4:
+                codes = self.features.tables[table].categories[:, place].tolist()
+                groups[name] = [(code if code >= FIRST_CODE else None, STATIC) for code in codes]
+        own = [relation for relation in self.database.relations if relation.table == table]
+        for one, other in combinations(own, 2):
+            pairs = []
+            for a, b in zip(one.rows.tolist(), other.rows.tolist(), strict=True):
+                has_both = a >= 0 and b >= 0
+                known = max(self.known(one.parent, a), self.known(other.parent, b)) if has_both else STATIC
+                pairs.append(((a, b) if has_both else None, known))
+            name = f"{one.foreign_key.distinct_label} and {other.foreign_key.distinct_label}"
+            groups[name] = pairs
+        for name, shared in groups.items():
+            ways = [max(self.known(table, other), known) for other, (_, known) in enumerate(shared)]
+            early = [
+                value
+                for (value, _), way in zip(shared, ways, strict=True)
+                if value is not None and not is_future(way, self.features.statistics.cutoff, "<=")
+            ]
+            if not early or len(early) < 4 * len(set(early)):
+                continue
+            value, known = shared[row]
+            is_there = value is not None and not is_future(known, time, self.rule)
+            same = [(o, way) for o, way in enumerate(ways) if is_there and shared[o][0] == value]
+            label = f"{table} of the same {name}"
+            yield label, table, same if is_there else None, True, False
+            for second in (r for r in self.database.relations if r.parent == table):
+                below = [found for child, way in same for found in self.children(second, child, way)]
+                text = f"{label}, {second.table} by {second.foreign_key.distinct_label}"
+                yield text, second.table, below if is_there else None, True, False
+
     def visible(self, found: Found, time: int) -> Found:
         return [(row, known) for row, known in found if not is_future(known, time, self.rule)]
 
@@ -453,6 +489,11 @@ class Twin:
         }
         for name, cells, offset in self.cells(table):
             is_close = is_near and offset is not None
+            for most in (3, 50) if offset is not None else ():
+                least = min(sorted(times, reverse=True)[:most], default=0)
+                chosen[f"mean of the last {most}"] = [(row, known) for row, known in seen if known >= least]
+            if offset is None:
+                chosen = {what: rows for what, rows in chosen.items() if what[-3:] not in ("t 3", " 50")}
             means = chosen | ({f"mean of {said[n]}": recent[n] for n in (1, 12)} if is_close else {})
             sums = {f"sum of {said[4]}": recent[4]}
             sums |= {f"sum of {said[1]}": recent[1], "sum": seen} if is_close else {}
@@ -464,6 +505,9 @@ class Twin:
             columns |= {f"{label} -> {name}: {what}": value for what, value in found_.items()}
         return columns
 
+    def has_times(self, table: str) -> bool:
+        return self.database[table].is_timed
+
     def since(self, found: Found, time: int) -> Found:
         return [(row, known) for row, known in found if is_future(known, time, self.rule)]
 
@@ -471,6 +515,11 @@ class Twin:
         found = self.own(table, row, time)
         for path in self.paths(table, row, ups):
             found |= self.of_path(*path, time)
+        for label, shown, rows, *rest in (
+            self.alike(table, row, time) if not ups and self.has_times(table) else ()
+        ):
+            columns = self.of_path(label, shown, rows or [], *rest, time)
+            found |= columns if rows is not None else dict.fromkeys(columns, math.nan)
         for relation in (r for r in self.database.relations if r.table == table and ups < 2):
             parent, label = (
                 int(relation.rows[row]),

@@ -89,7 +89,7 @@ def test_columns_that_training_cannot_afford_are_read_by_nobody(
     whole = TrainingData.prepare(churn(), TINY, tmp_path).column_names
     monkeypatch.setattr("quartet.features.aggregates._MOST_COMPARED", 100)  # two times of forty customers
     data = TrainingData.prepare(churn(), TINY, tmp_path)
-    monkeypatch.setattr("quartet.features.aggregates._PlaceBlock.fill", None)
+    monkeypatch.setattr("quartet.features.blocks.PlaceBlock.fill", None)
     assert data.column_names == tuple(
         name for name in whole if ", place among " not in name and ", gap " not in name
     )

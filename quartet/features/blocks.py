@@ -1,0 +1,260 @@
+"""Blocks of relational columns: what a row, the rows at the end of a path, or a whole table show of a seed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quartet.causal import TimeRule, visible
+from quartet.database import Relation
+from quartet.features.counts import time_columns
+from quartet.features.paths import LAST, RECENT, Path
+from quartet.features.summed import Summed, TableCells
+from quartet.features.timeline import Ints, days_since
+from quartet.times import DAY
+
+WORLD = "world: "
+PLACE, GAP = ", place among ", ", gap to the first of "
+_MOST_LAGS = 5
+_MOST_WORLD = 8  # cells of a table whose means over all rows are told
+_MOST_PLACES = 4  # cells of a path by which rows are compared with each other
+_AT_ONCE = 2**18  # rows that are compared, at all times together
+
+Matrix = NDArray[np.float32]
+
+
+class Block(Protocol):
+    """Some columns of a seed that are made together."""
+
+    @property
+    def names(self) -> list[str]: ...
+
+    def fill(self, rows: Ints, times: Ints, rule: TimeRule, out: Matrix, threads: int) -> None:
+        """Fills the (S, names) columns of rows of the entity table at times."""
+
+
+@dataclass(frozen=True, eq=False)
+class Calendar:
+    """Where a seed stands in the year, the week and the day, and how old its row is."""
+
+    known_at: Ints
+
+    @property
+    def names(self) -> list[str]:
+        return list(time_columns(self.known_at[:0], self.known_at[:0]))
+
+    def fill(self, rows: Ints, times: Ints, rule: TimeRule, out: Matrix, threads: int) -> None:  # noqa: ARG002
+        out[:] = np.column_stack(list(time_columns(self.known_at[rows], times).values()))
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """Rows that have something in common: the number of each one's group, -1 where it has none."""
+
+    rows: Ints
+
+
+@dataclass(frozen=True)
+class Way:
+    """The way from an entity up to a row: a link after the other. Each must be visible."""
+
+    label: str = ""
+    links: tuple[tuple[Relation | Group, Ints], ...] = ()  # and when each row above is known
+
+    def above(self, relation: Relation, known_at: Ints) -> Way:
+        label = f"{self.label}{relation.foreign_key.distinct_label} -> {relation.parent}, "
+        return Way(label, (*self.links, (relation, known_at)))
+
+    def follow(self, rows: Ints, times: Ints, rule: TimeRule) -> Ints:
+        """Returns the rows at its end, -1 where there is none that is visible."""
+        for relation, known_at in self.links:
+            named = np.full(len(rows), -1)
+            named[rows >= 0] = relation.rows[rows[rows >= 0]]
+            there = np.flatnonzero(named >= 0)
+            named[there[~visible(known_at[named[there]], times[there], rule)]] = -1
+            rows = named
+        return rows
+
+
+HERE = Way()
+
+
+@dataclass(frozen=True, eq=False)
+class OwnBlock:
+    """What a row shows of itself: the entity's, or that of a parent with how long it has been known."""
+
+    way: Way
+    cells: TableCells
+
+    @cached_property
+    def names(self) -> list[str]:
+        own = [*self.cells.own, *(f"days since {name}" for name in self.cells.dates)]
+        return [self.way.label + name for name in own + ["days since"] * bool(self.way.links)]
+
+    def fill(self, rows: Ints, times: Ints, rule: TimeRule, out: Matrix, threads: int) -> None:  # noqa: ARG002
+        rows = self.way.follow(rows, times, rule)
+        seen = rows >= 0
+        rows, times = rows[seen], times[seen]
+        columns: list[NDArray[Any]] = [cells[rows] for cells in self.cells.own.values()]
+        columns += [times / DAY - days[rows] for days in self.cells.dates.values()]
+        if self.way.links:
+            columns.append(days_since(self.cells.table.known_at[rows], times))
+        for place, column in enumerate(columns):
+            out[seen, place] = column
+            out[~seen, place] = np.nan
+
+
+@dataclass(frozen=True, eq=False)
+class PathBlock:
+    """What the rows at the end of a path hold together."""
+
+    way: Way
+    path: Path
+    cells: TableCells
+    most: int = 0
+
+    def looking_at(self, most: int) -> PathBlock:
+        return PathBlock(self.way, self.path, self.cells, most)
+
+    @cached_property
+    def summed(self) -> Summed:
+        return Summed(self.cells, self.most)
+
+    @cached_property
+    def names(self) -> list[str]:
+        return self.path.names(self.summed)
+
+    def fill(self, rows: Ints, times: Ints, rule: TimeRule, out: Matrix, threads: int) -> None:
+        self.path.fill(self.summed, self.way.follow(rows, times, rule), times, rule, out, threads)
+
+
+@dataclass(frozen=True, eq=False)
+class LagBlock:
+    """The latest labels of the entity, one by one, and how many days each has been known."""
+
+    path: Path
+    cells: TableCells
+
+    @cached_property
+    def _labels(self) -> Mapping[str, NDArray[np.float32]]:
+        return {name: cells for name, (cells, _) in self.cells.numbers.items()} | self.cells.flags
+
+    @cached_property
+    def names(self) -> list[str]:
+        what = [*self._labels, "days since"]
+        ways = ["the latest", *(f"{lag} before the latest" for lag in range(1, _MOST_LAGS))]
+        return [f"{self.path.label} -> {name}: {way}" for way in ways for name in what]
+
+    def fill(self, rows: Ints, times: Ints, rule: TimeRule, out: Matrix, threads: int) -> None:  # noqa: ARG002
+        cuts = self.path.timeline.cuts(rows, times, (), (), rule)
+        place = 0
+        for lag in range(1, _MOST_LAGS + 1):
+            at = cuts[:, -1] - lag
+            is_there = at >= cuts[:, 0]
+            for cells in self._labels.values():
+                out[is_there, place] = cells[self.path.shown[at[is_there]]]
+                place += 1
+            out[is_there, place] = days_since(self.path.timeline.time[at[is_there]], times[is_there])
+            place += 1
+
+
+@dataclass(frozen=True, eq=False)
+class PlaceBlock:
+    """Where an entity stands among all that had a child lately: the part of them that has less, and how much the most
+    is ahead. It depends on what is known of them at the seed's time, and not on who else is asked about."""
+
+    path: Path
+    cells: TableCells
+    known_at: Ints  # of the entities
+    table: str
+
+    @cached_property
+    def summed(self) -> Summed:
+        return Summed(self.cells, _MOST_PLACES)
+
+    @cached_property
+    def _kept(self) -> list[int]:
+        """Returns which columns of the path are compared: a count, and means of the last events."""
+        ends = (f": last {self.path.windows[2]}", f": mean of the last {LAST}")
+        return [place for place, name in enumerate(self.path.names(self.summed)) if name.endswith(ends)]
+
+    @cached_property
+    def names(self) -> list[str]:
+        names = self.path.names(self.summed)
+        return [f"{names[place]}{what}{self.table}" for place in self._kept for what in (PLACE, GAP)]
+
+    def fill(self, rows: Ints, times: Ints, rule: TimeRule, out: Matrix, threads: int) -> None:
+        moments, number = np.unique(times, return_inverse=True)
+        order, everyone = np.argsort(number, kind="stable"), np.arange(len(self.known_at))
+        first = np.searchsorted(number[order], np.arange(len(moments) + 1))
+        at_once = max(1, _AT_ONCE // max(1, len(everyone)))
+        for begin in range(0, len(moments), at_once):
+            some = moments[begin : begin + at_once]
+            asked, when = np.tile(everyone, len(some)), np.repeat(some, len(everyone))
+            found = np.empty((len(asked), len(self.path.names(self.summed))), np.float32)
+            self.path.fill(self.summed, asked, when, rule, found, threads)
+            is_there = visible(self.known_at[asked], when, rule) & (found[:, RECENT] > 0)
+            for place in range(len(some)):
+                seeds = order[first[begin + place] : first[begin + place + 1]]
+                part = slice(place * len(everyone), (place + 1) * len(everyone))
+                for at, column in enumerate(self._kept):
+                    values = found[part, column]
+                    compared = np.sort(values[is_there[part] & ~np.isnan(values)])
+                    out[seeds, 2 * at : 2 * at + 2] = _standing(compared, values[rows[seeds]])
+
+
+def _standing(others: NDArray[np.float32], values: NDArray[np.float32]) -> Matrix:
+    """Returns the part of the others (ascending) below each value, equal ones by half, and its gap to the last."""
+    if not len(others):
+        return np.full((len(values), 2), np.nan, np.float32)
+    below = (np.searchsorted(others, values) + np.searchsorted(others, values, "right")) / (2 * len(others))
+    return np.column_stack([np.where(np.isnan(values), np.nan, below), values - others[-1]]).astype(
+        np.float32
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class WorldBlock:
+    """What all rows of a table held lately, and whether there were more of them than before: the same for all seeds
+    of a time."""
+
+    path: Path
+    cells: TableCells
+
+    @cached_property
+    def summed(self) -> Summed:
+        return Summed(self.cells, _MOST_WORLD)
+
+    @cached_property
+    def _kept(self) -> list[int]:
+        """Returns which columns of the path are told: neither totals nor what grows with the database."""
+        return [
+            place
+            for place, name in enumerate(self.path.names(self.summed))
+            if " -> " in name
+            and (": mean of " in name or name.endswith(": trend"))
+            and "the last" not in name
+        ]
+
+    @cached_property
+    def names(self) -> list[str]:
+        names = self.path.names(self.summed)
+        rates = [
+            f"{self.path.label}: rows of {self.path.windows[i]} to {self.path.windows[i + 1]}" for i in (1, 2)
+        ]
+        return [*rates, *(names[place] for place in self._kept)]
+
+    def fill(self, rows: Ints, times: Ints, rule: TimeRule, out: Matrix, threads: int) -> None:  # noqa: ARG002
+        moments, place = np.unique(times, return_inverse=True)
+        path, everything = self.path, np.zeros(len(moments), np.int64)
+        columns = np.full((len(moments), len(path.names(self.summed))), np.nan, np.float32)
+        path.fill(self.summed, everything, moments, rule, columns, threads)
+        recent = columns[:, 1:5].astype(np.float64)  # counts of the windows
+        with np.errstate(divide="ignore", invalid="ignore"):
+            rates = [recent[:, i] / recent[:, i + 1] for i in (1, 2)]
+        out[:] = np.column_stack([*rates, columns[:, self._kept]])[place]

@@ -46,7 +46,7 @@ def _start(config: pytest.Config) -> NewDatabase:
         folder = Path(tempfile.mkdtemp(prefix="pg-"))
         undone.callback(shutil.rmtree, folder)
         undone.callback(_stop, programs, folder)
-        port = _free_port()
+        port = free_port()
         _give_to_server(folder)
         _create_cluster(programs, folder)
         _control(programs, folder, "start", "-l", folder / "log", "-o", _flags(folder, port))
@@ -77,7 +77,8 @@ def _give_to_server(folder: Path) -> None:
         shutil.chown(folder, _server_user())
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port of loopback that nobody listens on."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

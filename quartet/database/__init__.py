@@ -2,6 +2,7 @@
 
 from quartet.database.columns import canonical, is_plain
 from quartet.database.database import Database
+from quartet.database.entities import ProposedEntity, proposed_entities
 from quartet.database.hashing import digest_column, hash_rows, is_hashable, mix, salt_of
 from quartet.database.inference.evidence import Possible
 from quartet.database.inference.hindsight import read_differently
@@ -22,6 +23,7 @@ from quartet.database.schema import (
     TimeColumn,
 )
 from quartet.database.table import Table
+from quartet.database.writing import DatabaseTable
 from quartet.database.written import schema_facts, schema_yaml
 
 __all__ = [
@@ -29,11 +31,13 @@ __all__ = [
     "FACTS",
     "NO_SUCH_KEY",
     "Database",
+    "DatabaseTable",
     "ForeignKey",
     "KeyColumn",
     "KeyMap",
     "Origin",
     "Possible",
+    "ProposedEntity",
     "Relation",
     "Schema",
     "Table",
@@ -48,6 +52,7 @@ __all__ = [
     "is_plain",
     "late_columns",
     "mix",
+    "proposed_entities",
     "read_differently",
     "read_table",
     "read_yaml",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib import import_module
@@ -15,18 +15,20 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from quartet.causal import TimeRule, visible
+from quartet.database.entities import make_entities, proposed_entities, redated
 from quartet.database.hashing import digest_column
 from quartet.database.inference.evidence import Possible
 from quartet.database.inference.infer import infer
 from quartet.database.inference.inherit import inherit_times
+from quartet.database.inference.names import noun_of
 from quartet.database.readers.read import read_source
 from quartet.database.relations import Relation, relate, structure_findings
-from quartet.database.schema import Schema, TableSchema
+from quartet.database.schema import CONFIRMED, Origin, Schema, TableSchema, inferred
 from quartet.database.table import Table, build_table
 from quartet.database.told import read_as_told
 from quartet.errors import SchemaError, UsageError, did_you_mean
-from quartet.findings import Finding
-from quartet.times import NEVER, show_instant
+from quartet.findings import Finding, note, warning
+from quartet.times import NEVER, STATIC, show_instant
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -43,12 +45,14 @@ class Database:
     untyped: frozenset[str] = frozenset()
 
     @staticmethod
-    def load(source: object, schema: Schema | Mapping[str, Any] | str | Path | None = None) -> Database:
+    def load(
+        source: object, schema: Schema | Mapping[str, Any] | str | Path | None = None, views: bool = False
+    ) -> Database:
         """Opens the database at a source: a folder, a file, a URL, a Hub name, "demo", or a dict of tables.
 
         Keys, links and times that the source does not declare are inferred and shown as inferred
         (`quartet inspect`). `schema`, the path of a schema file or a dict with the same content, confirms
-        or corrects them.
+        or corrects them. With `views`, or `views: true` in the schema, the views of an SQL database are read as tables.
         """
         if isinstance(schema, (str, Path)):
             schema = Schema.read(Path(schema))
@@ -59,13 +63,15 @@ class Database:
             raise UsageError(
                 "C02", f"the schema is of type {kind}", "give the path of a schema file, or a dict"
             )
-        raw = read_source(source)
+        views = views or (schema is not None and schema.views)
+        raw = read_source(source, views)
         for name in raw.schema.tables:
             if name not in raw.tables:
                 meant = did_you_mean(name, raw.tables)
                 text = f'the manifest of "{raw.location}" declares a table "{name}" without data{meant}'
                 raise SchemaError("S09", text)
         known = replace(raw.schema, tables={n: raw.schema.tables.get(n, TableSchema()) for n in raw.tables})
+        known = replace(known, views=views)
         columns = {name: table.column_names for name, table in raw.tables.items()}
         known = known.with_times_spread(columns)
         known = known.corrected_by(schema.with_times_spread(columns)) if schema is not None else known
@@ -73,8 +79,9 @@ class Database:
         for name, table in raw.tables.items():
             tables[name], noticed = read_as_told(name, table, known.tables[name], name in raw.untyped)
             findings += noticed
-        known, possible = infer(tables, _resolved(known, tables))
+        known, possible = infer(tables, _resolved(known, tables), raw.views)
         tables, known = inherit_times(tables, known)
+        findings += _without_time(known, possible)
         return Database.build(
             tables,
             known,
@@ -103,6 +110,7 @@ class Database:
         for name, raw in tables.items():
             built[name], noticed = build_table(name, raw, schema.tables[name])
             report += noticed
+        built = make_entities(built, schema.entities)
         for table in built.values():
             links, noticed = relate(table, built, schema.on_dangling or "drop")
             relations += links
@@ -119,12 +127,15 @@ class Database:
     ) -> Any:
         """Returns a `Task` on this database.
 
-        A text or path names a stored task or a task file; `regenerate` and `on_early_seed` may go with it. A dict,
-        or keyword arguments with the same fields as a task file, define a new one: by its `sql`, or by
-        `labels`, a data frame, an Arrow table or the path of a file.
+        A text or path names a stored task or a task file; `regenerate` and `on_early_seed` may go with it. A text that
+        begins with PREDICT is a query. A dict, or keyword arguments with the same fields as a task file, define a new
+        one: by its `sql`, by its `query`, or by `labels`, a data frame, an Arrow table or the path of a file.
         """
         # By name, because tasks are in the room above this one.
         tasks: Any = import_module("quartet.tasks")
+        if isinstance(definition, str) and tasks.is_query(definition) and labels is None:
+            fields.pop("regenerate", None)  # the labels of a query are always made
+            return self.query(definition, **fields)
         if isinstance(definition, (str, Path)):
             if labels is not None or fields.keys() - {"regenerate", "on_early_seed"}:
                 raise UsageError(
@@ -149,6 +160,14 @@ class Database:
         if labels is None:
             return tasks.Task.from_sql(self, **fields)
         return tasks.Task.from_labels(self, tasks.read_labels(labels), **fields)
+
+    def query(self, text: str, **fields: Any) -> Any:
+        """Returns the `Task` of a predictive query such as `PREDICT COUNT(orders.*, 0, 30) = 0 FOR EACH customers.id`.
+
+        `fields` of a task file, such as `name` or `num_eval_timestamps`, go before what follows from the query.
+        """
+        tasks: Any = import_module("quartet.tasks")
+        return tasks.Task.from_sql(self, query=text, **fields)
 
     def __getitem__(self, name: str) -> Table:
         if not isinstance(name, str) or name not in self.tables:
@@ -182,8 +201,9 @@ class Database:
     @cached_property
     def span(self) -> tuple[int, int] | None:
         """The first and the last time of any row, or None if no row has a time."""
-        dated = [t.known_at[t.known_at != NEVER] for t in self.tables.values() if t.is_timed]
+        dated = [t.known_at for t in self.tables.values() if t.is_timed]
         times = np.concatenate([*dated, np.empty(0, dtype=np.int64)])
+        times = times[(times != NEVER) & (times != STATIC)]
         return (int(times.min()), int(times.max())) if len(times) else None
 
     def upto(self, time: int, rule: TimeRule = "<=") -> Database:
@@ -219,14 +239,60 @@ class Database:
                 label = relation.label
                 text = f"{relation.parent}.{min(named)} is the column to which {label} points and cannot be hidden"
                 raise SchemaError("L02", text, f"hide {label} too, and the link goes with it")
-        return self.with_tables(
-            {n: t.without(hidden[n]) if n in hidden else t for n, t in self.tables.items()}
-        )
+        tables = {n: t.without(hidden[n]) if n in hidden else t for n, t in self.tables.items()}
+        return self.with_tables({n: redated(t, tables) for n, t in tables.items()})
 
     def with_tables(self, tables: dict[str, Table]) -> Database:
         """Returns this database with its tables replaced by parts of themselves, and links found anew."""
         relations = [relation for table in tables.values() for relation in relate(table, tables)[0]]
         return replace(self, tables=tables, relations=tuple(relations))
+
+    def entity_name(self, name: str) -> str | None:
+        """Returns the table that a name means: its own, or one made from distinct values that goes by it."""
+        if name in self.tables:
+            return name
+        for own, table in self.tables.items():
+            columns = {column.casefold() for _, column in table.schema.made_from}
+            if table.schema.made_from and (name.casefold() in columns or noun_of(name) == noun_of(own)):
+                return own
+        return None
+
+    def with_entity(self, name: str) -> Database:
+        """Returns the database with the table that a name means, made from distinct values if it is not there yet.
+
+        The name is that of the table, its singular, or that of the column (see `proposed_entities`); `entity_name`
+        tells which table it is. What is made here is a finding, with the line of the schema file that settles it.
+        """
+        if self.entity_name(name) is not None:
+            return self
+        proposed = proposed_entities(self)
+        for entity in proposed:
+            if entity.is_called(name):
+                text = f'table "{entity.name}" is made from {entity.why}; each is known from its first row on'
+                fix = f"to settle it, write {entity.line} in the schema file"
+                made = self.with_entities({entity.name: entity.columns}, inferred(0.8, entity.why))
+                finding = note("S22", entity.name, text, entity.num_values, fix)
+                return replace(made, findings=(*made.findings, finding))
+        fix = f"or make one from distinct values: {', '.join(e.line for e in proposed)}" if proposed else ""
+        meant = did_you_mean(name, [*self.tables, *(entity.name for entity in proposed)])
+        raise UsageError("S09", f'there is no table "{name}"{meant}', fix)
+
+    def with_entities(self, entities: Mapping[str, Sequence[str]], origin: Origin = CONFIRMED) -> Database:
+        """Returns the database with tables made from distinct values, as `entities` in the schema file names them."""
+        new = {name: tuple(columns) for name, columns in entities.items() if name not in self.tables}
+        if not new:
+            return self
+        tables = make_entities(self.tables, new, origin)
+        relations, findings = [], [finding for finding in self.findings if finding.code != "S13"]
+        for table in tables.values():
+            links, noticed = relate(table, tables, self.schema.on_dangling or "drop")
+            relations += links
+            labels = {relation.label for relation in links if relation.parent in new}
+            findings += [finding for finding in noticed if finding.where in labels]
+        schema = replace(self.schema, entities={**self.schema.entities, **new})
+        return replace(
+            self, tables=tables, relations=tuple(relations), findings=tuple(findings), schema=schema
+        )
 
     def adding(self, name: str, raw: pa.Table, schema: TableSchema) -> Database:
         """Returns the database with one more table, which may link to the others."""
@@ -275,3 +341,16 @@ def _resolved(schema: Schema, tables: Mapping[str, pa.Table]) -> Schema:
         key = columns(name, table.primary_key)
         resolved[name] = replace(table, primary_key=key, foreign_keys=tuple(links))
     return replace(schema, tables=resolved)
+
+
+def _without_time(schema: Schema, possible: Iterable[Possible]) -> list[Finding]:
+    """Returns a warning for each table that counts as always known although a column may be its time."""
+    findings: dict[str, Finding] = {}
+    for guess in sorted(possible, key=lambda guess: -guess.confidence):
+        is_open = guess.fact == "time_col" and schema.tables[guess.table].time is None
+        if is_open and guess.may_be_time and guess.table not in findings:
+            where = f"{guess.table}.{guess.columns[0]}"
+            text = f'table "{guess.table}" counts as always known, but {where} may be its time ({guess.why})'
+            fix = f"write {guess.line} in the schema file, or time_col: null if its rows were always known"
+            findings[guess.table] = warning("D05", guess.table, text, fix=fix)
+    return list(findings.values())

@@ -159,7 +159,8 @@ def structure_findings(tables: Mapping[str, Table], relations: Sequence[Relation
         findings.append(warning("T10", "", text, fix="name a time_col in the schema file"))
     for relation in relations:
         name, parent = relation.table, relation.parent
-        if tables[name].is_timed or not tables[parent].is_timed or name in timeless or not relation.num_links:
+        is_dated = tables[parent].is_timed and not tables[parent].schema.made_from
+        if tables[name].is_timed or not is_dated or name in timeless or not relation.num_links:
             continue
         timeless.add(name)
         text = (

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from quartet.database.plain_yaml import read_yaml
 from quartet.errors import SchemaError, TimeError, UsageError, did_you_mean
@@ -19,7 +19,8 @@ from quartet.times import PERIODS
 
 Fact = Literal["pkey", "time_col", "available_at", "fkeys"]
 FACTS: frozenset[Fact] = frozenset({"pkey", "time_col", "available_at", "fkeys"})
-MissingTime = Literal["error", "drop", "never_visible"]
+MissingTime = Literal["error", "drop", "never_visible", "always_known"]
+BadTime = Literal["error", "drop", "never_visible"]
 _ENDS = {f"end of {period}": period for period in ("period", *PERIODS)}
 COLUMN_KINDS = ("number", "category", "multicategory", "time", "text", "unused")
 
@@ -81,13 +82,15 @@ class TimeColumn:
     origin: Origin = DECLARED
     link: tuple[str, ...] = ()
     end_of: str | None = None
+    on_bad: BadTime = "error"
 
 
 @dataclass(frozen=True)
 class TableSchema:
     """Keys, links and time of one table. `settled` names the facts that are not to be inferred.
 
-    `kinds` sets the feature kind (one of `COLUMN_KINDS`) of some columns.
+    `kinds` sets the feature kind (one of `COLUMN_KINDS`) of some columns. `made_from` names the (table, column)
+    pairs whose distinct values are the rows of a table that is in no source (see `entities.py`).
     """
 
     primary_key: tuple[str, ...] = ()
@@ -97,6 +100,7 @@ class TableSchema:
     key_origin: Origin = DECLARED
     settled: frozenset[Fact] = frozenset()
     kinds: Mapping[str, str] = field(default_factory=dict)
+    made_from: tuple[tuple[str, str], ...] = ()
 
     def corrected_by(self, other: TableSchema) -> TableSchema:
         """Returns this schema with everything that `other` settles put in its place."""
@@ -126,6 +130,8 @@ class Schema:
     test_timestamp: str | None = None
     on_dangling: Literal["drop", "error"] | None = None  # None means drop
     times: Mapping[str, TimeColumn] = field(default_factory=dict)  # of every table that has such a column
+    entities: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # tables made from distinct values
+    views: bool = False  # whether the views of an SQL database are read, too
 
     @staticmethod
     def read(path: Path, origin: Origin = CONFIRMED) -> Schema:
@@ -147,8 +153,10 @@ class Schema:
         if on_dangling not in ("drop", "error", None):
             raise UsageError("C01", f"{where}: on_dangling is {on_dangling!r}", 'use "drop" or "error"')
         tables = _mapping(content.get("tables"), f"{where}: tables")
-        times = {}
-        for column, fields in _mapping(content.get("times"), f"{where}: times").items():
+        times, listed = {}, content.get("times")
+        if isinstance(listed, (str, list)):  # columns of which nothing is to be said
+            listed = dict.fromkeys(_names(listed))
+        for column, fields in _mapping(listed, f"{where}: times").items():
             place = f"{where}: times, {column}"
             _refuse_unknown(_mapping(fields, place), frozenset(_TIME_FIELDS), place)
             times[str(column)] = _time({**(fields or {}), "time_col": column}, place, origin)
@@ -160,6 +168,8 @@ class Schema:
             test_timestamp=_text(content.get("test_timestamp")),
             on_dangling=on_dangling,
             times=times,
+            entities=_entities(content.get("entities"), f"{where}: entities"),
+            views=_truth(content.get("views"), f"{where}: views"),
         )
 
     def with_times_spread(self, columns: Mapping[str, Sequence[str]]) -> Schema:
@@ -203,10 +213,12 @@ class Schema:
             val_timestamp=other.val_timestamp or self.val_timestamp,
             test_timestamp=other.test_timestamp or self.test_timestamp,
             on_dangling=other.on_dangling or self.on_dangling,
+            entities={**self.entities, **other.entities},
+            views=self.views or other.views,
         )
 
 
-_TIME_FIELDS = ("time_unit", "time_format", "timezone", "known_at", "on_missing_time")
+_TIME_FIELDS = ("time_unit", "time_format", "timezone", "known_at", "on_missing_time", "on_bad_time")
 _TABLE_FIELDS = frozenset([*FACTS, "time_from", "kinds", *_TIME_FIELDS])
 _SCHEMA_FIELDS = frozenset(
     [
@@ -218,6 +230,8 @@ _SCHEMA_FIELDS = frozenset(
         "on_dangling",
         "tables",
         "times",
+        "entities",
+        "views",
     ]
 )
 
@@ -260,11 +274,13 @@ def _table(content: object, where: str, origin: Origin) -> TableSchema:
 
 
 def _time(fields: Mapping[Any, Any], where: str, origin: Origin) -> TimeColumn:
-    missing, moment = fields.get("on_missing_time", "error"), fields.get("known_at")
-    if missing not in ("error", "drop", "never_visible"):
-        raise UsageError(
-            "C01", f"{where}: on_missing_time is {missing!r}", "use error, drop or never_visible"
-        )
+    missing, bad = fields.get("on_missing_time", "error"), fields.get("on_bad_time", "error")
+    moment = fields.get("known_at")
+    if missing not in get_args(MissingTime):
+        fix = "use error, drop, never_visible or always_known"
+        raise UsageError("C01", f"{where}: on_missing_time is {missing!r}", fix)
+    if bad not in get_args(BadTime):
+        raise UsageError("C01", f"{where}: on_bad_time is {bad!r}", "use error, drop or never_visible")
     if moment is not None and (moment not in [*_ENDS] or fields.get("time_from") is not None):
         fix = f"use one of {', '.join(_ENDS)}, with a time_col; for any other moment name its column as available_at"
         raise UsageError("C01", f"{where}: known_at is {moment!r}", fix)
@@ -275,6 +291,7 @@ def _time(fields: Mapping[Any, Any], where: str, origin: Origin) -> TimeColumn:
         format=_text(fields.get("time_format")),
         timezone=_text(fields.get("timezone")),
         on_missing=missing,
+        on_bad=bad,
         origin=origin,
         link=_names(fields.get("time_from")),
         end_of=None if moment is None else _ENDS[moment],
@@ -288,6 +305,22 @@ def _mapping(content: object, where: str) -> Mapping[Any, Any]:
         kind = type(content).__name__
         raise UsageError("C04", f"{where} is a {kind}", 'write a mapping, one "name: value" a line')
     return content
+
+
+def _entities(content: object, where: str) -> dict[str, tuple[str, ...]]:
+    """Returns the columns from whose values tables are made: `column`, `table.column`, or a list of these."""
+    return {
+        str(name): tuple(map(str, texts))
+        if isinstance(texts, (list, tuple))
+        else (str(texts),) * (texts is not None)
+        for name, texts in _mapping(content, where).items()
+    }
+
+
+def _truth(value: object, where: str) -> bool:
+    if value not in (True, False, None):
+        raise UsageError("C01", f"{where} is {value!r}", "use true or false")
+    return bool(value)
 
 
 def _refuse_unknown(fields: Mapping[Any, Any], known: frozenset[str], where: str) -> None:
@@ -323,6 +356,12 @@ def _names(value: object) -> tuple[str, ...]:
     if isinstance(value, (list, tuple)):
         return tuple(map(str, value))
     return () if value is None else tuple(map(_unquoted, _NAME.findall(str(value))))
+
+
+def parse_target(text: str) -> tuple[str, str]:
+    """Returns the table and the column in `table.column`; the column is empty if only a table is named."""
+    table, column = _TARGET.findall(text)[0]
+    return _unquoted(table), _unquoted(column)
 
 
 def _foreign_key(columns: object, target: str, origin: Origin) -> ForeignKey:

@@ -17,7 +17,8 @@ class Source:
     """Raw tables and the schema that the source itself declares.
 
     Every reader returns one. `location` is fit to be shown: it never holds a password. `untyped` names the tables
-    whose columns have the types of their cells, because the source declares none.
+    whose columns have the types of their cells, because the source declares none; `views` those that
+    are views.
     """
 
     tables: Mapping[str, pa.Table]
@@ -26,3 +27,4 @@ class Source:
     task_folder: Path | None = None
     findings: tuple[Finding, ...] = ()
     untyped: frozenset[str] = frozenset()
+    views: frozenset[str] = frozenset()

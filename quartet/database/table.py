@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +20,16 @@ from quartet.database.keys import KeyColumn, KeyMap
 from quartet.database.schema import TableSchema, TimeColumn, quoted
 from quartet.errors import SchemaError, TimeError, did_you_mean, examples
 from quartet.findings import Finding, note, warning
-from quartet.times import NEVER, PERIODS, STATIC, ParsedTimes, is_iso, smallest_part, to_arrow, to_utc
+from quartet.times import (
+    NEVER,
+    PERIODS,
+    STATIC,
+    ParsedTimes,
+    is_iso,
+    smallest_part,
+    to_arrow,
+    to_utc,
+)
 
 _NAME_WORDS = word_set(
     "name title label surname fullname username nickname login handle headline subject caption"
@@ -32,6 +42,11 @@ _NEARLY = 0.9  # of the rows must have a name, and as many of the names must be 
 _SELDOM = 0.1  # the fraction of distinct values below which even a column called `name` names nobody
 _LONGEST_NAME = 60  # letters, on average
 _HEAD = 2000
+_DONE = {
+    "drop": "dropped",
+    "never_visible": "kept, and never visible",
+    "always_known": "kept, and always known",
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +117,7 @@ class Table:
     def period(self) -> str | None:
         """The year, month or day at whose beginning all rows are dated, if their times tell no more than that."""
         time = self.schema.time
-        if time is None or time.link or time.end_of or self.schema.available_at:
+        if time is None or time.link or time.end_of or self.schema.available_at or self.schema.made_from:
             return None
         written = self.written.get(time.column, self.data[time.column])
         if not pa.types.is_timestamp(written.type):
@@ -215,29 +230,65 @@ def _check_columns(table: str, names: list[str], schema: TableSchema) -> None:
         )
 
 
-def times_of(
-    name: str, raw: pa.Table, spec: TimeColumn, available_at: str | None
-) -> Iterator[tuple[str, ParsedTimes, NDArray[np.int64]]]:
-    """Yields the columns that date the rows of a table, their instants, and when a row is known by each."""
+class RowTimes(NamedTuple):
+    """A column that dates the rows of a table: its instants, when a row is known by it, and which cells are bad."""
+
+    column: str
+    parsed: ParsedTimes
+    known_at: NDArray[np.int64]
+    is_bad: NDArray[np.bool_]
+
+
+def times_of(name: str, raw: pa.Table, spec: TimeColumn, available_at: str | None) -> Iterator[RowTimes]:
+    """Yields the columns that date the rows of a table.
+
+    Cells that are no times are an error, or empty where `on_bad_time` says so; most of a column never are.
+    """
     for column in filter(None, (spec.column, available_at)):
-        reading = (raw[column], f"{name}.{column}", spec.unit, spec.format, spec.timezone)
-        parsed = to_utc(*reading)
-        end_of = spec.end_of if column == spec.column else None
-        yield column, parsed, to_utc(*reading, end_of).ns if end_of else parsed.ns
+        cells, end_of = raw[column], spec.end_of if column == spec.column else None
+        if pa.types.is_dictionary(cells.type):
+            cells = cells.cast(cells.type.value_type)
+        most, is_bad = (len(cells) - cells.null_count) / 2, np.zeros(len(cells), dtype=bool)
+        parsed = None
+        while parsed is None:
+            reading = (cells, f"{name}.{column}", spec.unit, spec.format, spec.timezone)
+            try:
+                parsed = to_utc(*reading)
+                known_at = to_utc(*reading, end_of).ns if end_of else parsed.ns
+            except TimeError as error:
+                if error.rows is None:
+                    raise
+                are_few = (is_bad | error.rows).sum() < most
+                if spec.on_bad == "error" or not are_few:
+                    advice = (
+                        f"; or on_bad_time: drop for {name} in the schema file leaves such rows out, counted"
+                    )
+                    fix = error.fix + (advice if are_few else "")
+                    raise TimeError(error.code, error.what, fix) from None
+                parsed, is_bad = None, is_bad | error.rows
+                cells = pc.if_else(pa.array(error.rows), pa.scalar(None, cells.type), cells)
+        if spec.on_missing == "always_known":
+            known_at = np.where(parsed.missing & ~is_bad, STATIC, known_at)
+        yield RowTimes(column, parsed, known_at, is_bad)
 
 
 def _timed(table: Table, raw: pa.Table, spec: TimeColumn) -> tuple[Table, list[Finding]]:
     """Returns the table with its times in UTC and when each row became known, and what was repaired."""
     data, known_at, written = table.data, table.known_at, {}
-    missing, findings = np.zeros(data.num_rows, dtype=bool), []
-    for column, parsed, known in times_of(table.name, raw, spec, table.schema.available_at):
+    missing, bad, findings = *np.zeros((2, data.num_rows), dtype=bool), []
+    for column, parsed, known, is_bad in times_of(table.name, raw, spec, table.schema.available_at):
         where = f"{table.name}.{column}"
         known_at = np.maximum(known_at, known)
         if spec.timezone or not pa.types.is_timestamp(data[column].type):
             written[column] = data[column]
         data = data.set_column(data.column_names.index(column), column, to_arrow(parsed.ns))
-        count = int((parsed.missing & ~missing).sum())  # a row is reported once, whatever it lacks
-        missing |= parsed.missing
+        num_bad = int((is_bad & ~missing & ~bad).sum())  # a row is reported once, whatever it lacks
+        bad |= is_bad & ~missing
+        count = int((parsed.missing & ~missing & ~bad).sum())
+        missing |= parsed.missing & ~bad
+        if num_bad:
+            text = f"{where}: {num_bad:,} cells are no times {_first_cells(raw[column], is_bad)}"
+            findings.append(warning("T02", where, f"{text}; their rows are {_DONE[spec.on_bad]}", num_bad))
         text = f"{where} is empty in {count:,} rows"
         if count and spec.on_missing == "error":
             raise TimeError(
@@ -246,10 +297,14 @@ def _timed(table: Table, raw: pa.Table, spec: TimeColumn) -> tuple[Table, list[F
                 "on_missing_time: drop | never_visible",
             )
         if count:
-            done = "dropped" if spec.on_missing == "drop" else "kept, and never visible"
-            findings.append(warning("T03", where, f"{text}; {done}", count))
+            findings.append(warning("T03", where, f"{text}; {_DONE[spec.on_missing]}", count))
     table = replace(table, data=data, known_at=known_at, written=written)
-    return table.take(~missing) if spec.on_missing == "drop" and missing.any() else table, findings
+    dropped = missing & (spec.on_missing == "drop") | bad & (spec.on_bad == "drop")
+    return table.take(~dropped) if dropped.any() else table, findings
+
+
+def _first_cells(column: pa.ChunkedArray, rows: NDArray[np.bool_]) -> str:
+    return examples(str(cell) for cell in column.filter(pa.array(rows)).slice(0, 3).to_pylist())
 
 
 def _row_findings(table: Table) -> list[Finding]:
@@ -265,7 +320,10 @@ def _row_findings(table: Table) -> list[Finding]:
         findings.append(report("S05", table.name, text))
     if table.schema.time is None:
         return findings
-    where, dated = f"{table.name}.{table.schema.time.column}", table.known_at[table.known_at != NEVER]
+    where, dated = (
+        f"{table.name}.{table.schema.time.column}",
+        table.known_at[(table.known_at != NEVER) & (table.known_at != STATIC)],
+    )
     ahead = int((dated > time.time_ns()).sum())
     if ahead:
         text = f"{where}: {ahead:,} rows lie in the future of this machine"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import yaml
 
 from quartet.database.database import Database
+from quartet.database.entities import proposed_entities
 from quartet.database.late import LateColumn, late_columns
 from quartet.database.schema import ForeignKey, Origin, TableSchema, quoted
 
@@ -21,11 +23,12 @@ def schema_yaml(database: Database) -> str:
     lines = [
         "# Keys, links and times of the database. Correct what is wrong, delete what should be guessed",
         "# anew, write null for none; then give this file as --schema.",
+        *_proposal_lines(database),
         *_head_lines(database),
     ]
     lates = late_columns(database)
-    for name, table in database.tables.items():
-        lines += _table_lines(name, table.schema)
+    for name, table in _read_tables(database):
+        lines += _table_lines(name, table)
         for guess in database.possible:
             if guess.table == name:
                 target = f" -> {guess.target}" if guess.target else ""
@@ -39,7 +42,7 @@ def schema_yaml(database: Database) -> str:
 
 def schema_facts(database: Database) -> dict[str, Any]:
     """Returns the content of a schema file with every fact and nothing else."""
-    tables = [line for name, table in database.tables.items() for line in _table_lines(name, table.schema)]
+    tables = [line for name, table in _read_tables(database) for line in _table_lines(name, table)]
     facts: dict[str, Any] = yaml.safe_load("\n".join([*_head_lines(database), *tables]))
     return facts
 
@@ -49,7 +52,38 @@ def _head_lines(database: Database) -> list[str]:
     for field in ("name", "description", "val_timestamp", "test_timestamp"):
         if getattr(schema, field):
             lines.append(f"{field}: {_scalar(getattr(schema, field))}")
+    lines += ["views: true"] if schema.views else []
+    lines += ["entities:"] if schema.entities else []
+    for name, columns in schema.entities.items():
+        table = database.tables.get(name)
+        remark = _remark(table.schema.key_origin) if table else ""
+        lines.append(
+            f"  {_scalar(name)}: {_scalar(columns[0]) if len(columns) == 1 else _list(columns)}{remark}"
+        )
     return [*lines, f"on_dangling: {schema.on_dangling or 'drop'}", "tables:"]
+
+
+def _proposal_lines(database: Database) -> list[str]:
+    """Returns the entity tables that could be made from distinct values, as a comment to be uncommented."""
+    entities = [
+        entity for entity in proposed_entities(database) if entity.name not in database.schema.entities
+    ]
+    lines = [
+        f"#   {_scalar(e.name)}: {_scalar(e.columns[0]) if len(e.columns) == 1 else _list(e.columns)}"
+        f"  # {_printable(e.why)}"
+        for e in entities
+    ]
+    head = ["# Tables that could be made from distinct values, one row a value; uncomment what you need:"]
+    return [*head, "# entities:", *lines] if lines else []
+
+
+def _read_tables(database: Database) -> Iterator[tuple[str, TableSchema]]:
+    """Yields the tables of the source; those made from distinct values, and links to these, follow from `entities`."""
+    made = {name for name, table in database.tables.items() if table.schema.made_from}
+    for name, table in database.tables.items():
+        if name not in made:
+            links = tuple(fk for fk in table.schema.foreign_keys if fk.table not in made)
+            yield name, replace(table.schema, foreign_keys=links)
 
 
 def _table_lines(name: str, table: TableSchema) -> list[str]:
@@ -64,6 +98,7 @@ def _table_lines(name: str, table: TableSchema) -> list[str]:
         options = {"time_unit": time.unit, "time_format": time.format, "timezone": time.timezone}
         lines += [f"{field}: {_scalar(v)}" for field, v in {**options, "known_at": known_at}.items() if v]
         lines += [f"on_missing_time: {time.on_missing}"] if time.on_missing != "error" else []
+        lines += [f"on_bad_time: {time.on_bad}"] if time.on_bad != "error" else []
     lines += [f"available_at: {_scalar(table.available_at)}"] if table.available_at else []
     same: dict[str, list[ForeignKey]] = {}  # several links over the same columns have to share one line
     for fk in table.foreign_keys:

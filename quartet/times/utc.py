@@ -76,11 +76,12 @@ class _Column:
         return examples(f"{self.shown(row)} row {row + 1}" for row in first)
 
     def refuse(self, code: str, rows: Mask, one: str, several: str, fix: str) -> None:
-        """Raises a TimeError with the count and the first of the marked rows, if there are any."""
+        """Raises an error with the count and the first of the marked rows, if there are any."""
         if rows.any():
             count = int(rows.sum())
             words = several if count > 1 else one
-            raise TimeError(code, f"{self.where}: {count:,} {words} {self.examples(rows)}", fix)
+            what = f"{self.where}: {count:,} {words} {self.examples(rows)}"
+            raise TimeError(code, what, fix, rows)
 
     def refuse_outside(self, rows: Mask, fix: str = "") -> None:
         """Raises T06 if any row is marked: its time does not fit, and must not wrap around."""
@@ -88,7 +89,8 @@ class _Column:
             row, count = int(rows.argmax()), int(rows.sum())
             more = f" ({count:,} such rows)" if count > 1 else ""
             fix = fix or "correct it, or leave it empty if it stands for no date"
-            raise TimeError("T06", f"{self.where} row {row + 1}: {self.shown(row)}{_OUTSIDE}{more}", fix)
+            what = f"{self.where} row {row + 1}: {self.shown(row)}{_OUTSIDE}{more}"
+            raise TimeError("T06", what, fix, rows)
 
 
 def to_utc(

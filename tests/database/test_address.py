@@ -159,7 +159,7 @@ def test_unknown_kind() -> None:
         read_sql("postgresq://ana:hush@db.org/shop")
     assert str(caught.value) == (
         'error[C01] there is no reader for "postgresq://" (did you mean "postgresql"?). '
-        "Fix: give a URL that starts with sqlite:///, duckdb:/// or postgresql://"
+        "Fix: give a URL that starts with sqlite:///, duckdb:///, postgresql://, mysql:// or mariadb://"
     )
     with pytest.raises(UsageError, match='there is no reader for "oracle://"'):
         read_sql("oracle://db.org/shop")

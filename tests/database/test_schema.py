@@ -106,7 +106,8 @@ def test_every_word_is_read(tmp_path: Path) -> None:
         ),
         (
             "tables: {orders: {time_col: ts, on_missing_time: skip}}",
-            "error[C01] {file}, table orders: on_missing_time is 'skip'. Fix: use error, drop or never_visible",
+            "error[C01] {file}, table orders: on_missing_time is 'skip'. "
+            "Fix: use error, drop, never_visible or always_known",
         ),
         (
             "tables: {orders: {timezone: Europe/Paris}}",

@@ -19,7 +19,7 @@ import duckdb
 import psycopg
 import pytest
 
-from quartet.database import ForeignKey, canonical
+from quartet.database import Database, ForeignKey, canonical, schema_facts
 from quartet.database.readers.engine import quote, reason_of, scale_of
 from quartet.database.readers.sql import is_sql, read_sql
 from quartet.database.schema import DECLARED
@@ -164,9 +164,26 @@ class TestShop:
         assert list(source.tables) == ["customers", "lines", "orders", "regions"]
         assert [str(finding) for finding in source.findings] == [
             'note[S19] left out, because only tables are read: views "it\'s", "rich". '
-            "Fix: to use one, copy it into a table"
+            "Fix: to read them, say --views, or views: true in the schema"
         ]
         assert source.findings[0].count == 2
+
+    def test_views_on_request(self, make: Maker, engine: str) -> None:
+        views = [
+            "CREATE VIEW rich AS SELECT id, credit FROM customers",
+            'CREATE VIEW "it\'s" AS SELECT 1 AS x',
+        ]
+        url = make(engine, SHOP + views)
+        source = read_sql(url, views=True)
+        assert source.views == {"it's", "rich"}
+        assert source.tables["it's"].to_pylist() == [{"x": 1}]
+        assert source.tables["rich"].num_rows == source.tables["customers"].num_rows
+        assert [f.code for f in source.findings] == ["D04", "D04"]
+        database = Database.load(url, views=True)
+        assert database["rich"].primary_key == ("id",)
+        assert {r.parent for r in database.relations if r.table == "orders"} == {"customers"}
+        assert schema_facts(database)["views"] is True
+        assert set(Database.load(url, schema_facts(database)).tables) == set(database.tables)
 
     def test_no_tables(self, make: Maker, engine: str) -> None:
         url = make(engine, [])

@@ -39,6 +39,19 @@ class Possible:
     target: str | None
     confidence: float
     why: str
+    reading: str = ""  # what the schema file has to say besides, so that the values can be read
+
+    @property
+    def may_be_time(self) -> bool:
+        """Whether the name of a time does not say that it is of something other than the row, or of a later step."""
+        return "something other" not in self.why and "a later step" not in self.why
+
+    @property
+    def line(self) -> str:
+        """The line of the schema file that settles it as true."""
+        column = ", ".join(self.columns)
+        fact = f"fkeys: {{{column}: {self.target}}}" if self.target else f"{self.fact}: {column}"
+        return f"tables: {{{self.table}: {{{', '.join(filter(None, (fact, self.reading)))}}}}}"
 
 
 @dataclass(frozen=True, eq=False)

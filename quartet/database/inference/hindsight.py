@@ -6,7 +6,7 @@ would have been read in another way without those that came later, the future ha
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -35,8 +35,10 @@ def read_differently(database: Database, upto: int) -> list[Finding]:
 
     The fix of each is an entry of the schema file under `tables`; what is declared depends on no row.
     """
+    read = {name: table for name, table in database.tables.items() if not table.schema.made_from}
+    database = replace(database, tables=read)  # what is made from them follows from their rows
     when, findings = f"by the rows known at {show_instant(upto)}", []
-    asked = replace(database.schema, tables={n: _declared(t.schema) for n, t in database.tables.items()})
+    asked = replace(database.schema, tables={n: _declared(t.schema, read) for n, t in read.items()})
     whole = {}
     for name, table in database.tables.items():
         made = [table.schema.time.column] if table.schema.time and table.schema.time.link else []
@@ -102,13 +104,18 @@ def _keys(schema: TableSchema) -> set[str]:
     return {*schema.primary_key, *(column for fk in schema.foreign_keys for column in fk.columns)}
 
 
-def _declared(schema: TableSchema) -> TableSchema:
-    """Returns a schema without what was inferred. Times have been read already, so only their column counts."""
+def _declared(schema: TableSchema, read: Collection[str]) -> TableSchema:
+    """Returns a schema without what was inferred, with links to tables that are `read` alone.
+
+    Times have been read already, so only their column counts.
+    """
     time = None if schema.time is None or schema.time.origin.is_inferred else schema.time
     return replace(
         schema,
         primary_key=() if schema.key_origin.is_inferred else schema.primary_key,
-        foreign_keys=tuple(fk for fk in schema.foreign_keys if not fk.origin.is_inferred),
+        foreign_keys=tuple(
+            fk for fk in schema.foreign_keys if not fk.origin.is_inferred and fk.table in read
+        ),
         time=time
         and replace(time, column="" if time.link else time.column, unit=None, format=None, timezone=None),
     )

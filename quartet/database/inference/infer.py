@@ -8,7 +8,7 @@ a wrong time a leak.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
@@ -21,10 +21,13 @@ from quartet.database.inference.times import guess_time
 from quartet.database.schema import ForeignKey, Schema, TableSchema, inferred
 
 
-def infer(tables: Mapping[str, pa.Table], schema: Schema) -> tuple[Schema, list[Possible]]:
+def infer(
+    tables: Mapping[str, pa.Table], schema: Schema, views: frozenset[str] = frozenset()
+) -> tuple[Schema, list[Possible]]:
     """Returns the schema completed by facts that are sure enough, and those left for the user to decide.
 
-    Settled facts stay as they are. Declared links stay, and other columns may become links.
+    Settled facts stay as they are. Declared links stay, and other columns may become links. A link leads to one of the
+    `views`, which show rows of the tables again, only where it can lead to no table.
     """
     nouns = {name: noun_of(name) for name in tables}
     columns = {name: _columns(name, table, nouns) for name, table in tables.items()}
@@ -49,11 +52,13 @@ def infer(tables: Mapping[str, pa.Table], schema: Schema) -> tuple[Schema, list[
     ]
     for name, table in known.items():
         if "fkeys" not in table.settled:
-            table = _with_links(table, columns[name], targets, nouns[name], possible)
+            ranks = [t for t in targets if t.table not in views], [t for t in targets if t.table in views]
+            table = _with_links(table, columns[name], ranks, nouns[name], possible)
         if not table.time and "time_col" not in table.settled:
             is_linked = any(fk.table != name for fk in table.foreign_keys)
             others = [column for column in columns[name] if column.name != table.available_at]
-            time, guesses = guess_time(others, nouns[name], is_linked)
+            keys = [c for c in columns[name] if table.primary_key == (c.name,) and c.kind == "integer"]
+            time, guesses = guess_time(others, nouns[name], is_linked, keys[0] if keys else None)
             possible += guesses
             table = replace(table, time=time)
         known[name] = table
@@ -75,14 +80,20 @@ def _columns(name: str, table: pa.Table, nouns: Mapping[str, Noun]) -> list[Colu
 
 
 def _with_links(
-    table: TableSchema, columns: list[Column], targets: list[Target], noun: Noun, possible: list[Possible]
+    table: TableSchema,
+    columns: list[Column],
+    ranks: Sequence[list[Target]],
+    noun: Noun,
+    possible: list[Possible],
 ) -> TableSchema:
     used = {column for fk in table.foreign_keys for column in fk.columns}
     used |= {table.time.column} if table.time else set()
     links = list(table.foreign_keys)
     for column in columns:
         if column.name not in used:
-            best, others = guess_links(column, targets, noun, table.primary_key == (column.name,))
+            is_key = table.primary_key == (column.name,)
+            guesses = (guess_links(column, targets, noun, is_key) for targets in ranks)
+            best, others = next((guess for guess in guesses if guess[0] or guess[1]), (None, []))
             possible += others
             if best is not None and best.target is not None:
                 origin = inferred(best.confidence, best.why)

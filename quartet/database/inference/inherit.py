@@ -142,7 +142,7 @@ class _Dating:
         if name not in self.dates:
             table = self.known[name]
             spec = table.time or TimeColumn("")
-            times = [known for *_, known in times_of(name, self.data[name], spec, table.available_at)]
+            times = [times.known_at for times in times_of(name, self.data[name], spec, table.available_at)]
             self.dates[name] = np.maximum.reduce(times)
         return self.dates[name]
 

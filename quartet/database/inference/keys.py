@@ -12,7 +12,8 @@ _Columns = Mapping[str, Sequence[Column]]
 _FIRST = 0.15
 _SAME_NAME = 0.35
 _SAME_CODES = 0.3
-_LONGEST_KEY = 64
+_LONGEST_KEY, _LONGEST_NAMED_KEY = 64, 255  # letters; the longer one if the name says that it is an id
+_TABLES_THAT_NAME_IT = 2  # at least, before a column is rather the key than a bare `id` that no table names
 _STRONG = ("same", "tail")
 
 
@@ -47,8 +48,11 @@ def _may_be_key(column: Column) -> bool:
     if column.kind not in ("integer", "text", "binary"):
         return False
     if column.kind == "text":
-        sample = column.sample(50)
-        if any(len(value) > _LONGEST_KEY for value in sample) or not any(sample):
+        sample, is_named = column.sample(50), column.words.mark == "id"
+        longest = (
+            _LONGEST_NAMED_KEY if is_named and not any(" " in value for value in sample) else _LONGEST_KEY
+        )
+        if any(len(value) > longest for value in sample) or not any(sample):
             return False
     return column.is_unique
 
@@ -113,11 +117,17 @@ def _name_clue(column: Column, columns: _Columns, nouns: Mapping[str, Noun]) -> 
     words, noun = column.words, nouns[column.table]
     if words.is_measure or column.kind in ("time", "other"):
         return 0.0, ""
-    if not words.thing:  # a bare `id` is worth more if other tables have an id of this one
+    if (
+        not words.thing
+    ):  # a bare `id` is worth more if other tables have an id of this one, less if of another column
         if words.mark != "id":
             return (0.55, "named like a code") if words.mark == "code" else (0.3, "")
         others = [other.words for other in _others(column, columns)]
         is_named = any(other.mark == "id" and match(other.thing, noun) in _STRONG for other in others)
+        if not is_named and any(
+            _is_named_by_tables(other, columns, nouns) for other in columns[column.table]
+        ):
+            return 0.55, f'named "{column.name}", but other tables name another column'
         return 0.84 if is_named else 0.8, f'named "{column.name}"'
     own = match(words.thing, noun)
     if own:
@@ -128,6 +138,17 @@ def _name_clue(column: Column, columns: _Columns, nouns: Mapping[str, Noun]) -> 
     if words.mark == "id":
         return 0.55, "named like a key"
     return (0.3 if column.kind != "integer" else 0.2) - (0.1 if column.num_rows < 10 else 0.0), ""
+
+
+def _is_named_by_tables(column: Column, columns: _Columns, nouns: Mapping[str, Noun]) -> bool:
+    """Whether a unique id (`playerID` in People) is what several tables name, so that a bare `id` is a row number."""
+    if column.words.mark != "id" or not column.words.thing or _named_after_other(column, nouns):
+        return False
+    same = _namesakes(column, columns)
+    if len({other.table for other in same}) < _TABLES_THAT_NAME_IT or not _may_be_key(column):
+        return False
+    held = {c.table for c in same if not c.is_unique and share_held(c, column) >= 0.5}
+    return len(held) >= _TABLES_THAT_NAME_IT
 
 
 def _named_after_other(column: Column, nouns: Mapping[str, Noun]) -> bool:

@@ -122,6 +122,16 @@ def singular(word: str) -> str:
     return word[:-1]
 
 
+def plural(word: str) -> str:
+    """Returns a plural of an English noun of which `singular` gives the word back."""
+    irregular = next((many for many, one in _IRREGULAR.items() if one == word), "")
+    if irregular or singular(word) != word or word in _UNCHANGED:
+        return irregular or word
+    if word.endswith("y") and word[-2:-1] not in ("a", "e", "i", "o", "u", ""):
+        return word[:-1] + "ies"
+    return word + ("es" if word.endswith(("s", "x", "ch", "sh", "zz")) else "s")
+
+
 def _canonical(words: Iterable[str]) -> Noun:
     return tuple(_WRITTEN_SHORT.get(singular(word), singular(word)) for word in words)
 

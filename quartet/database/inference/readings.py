@@ -25,6 +25,7 @@ _EPOCHS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _EPOCH_SECONDS = (631_152_000, 4_102_444_800)  # 1990 to 2100
 _ISO = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,9})?)?(Z|[+-]\d\d(:?\d\d)?)?)?")
 _ZONED = re.compile(r".*\d\d:\d\d.*(Z|[+-]\d\d(:?\d\d)?)")
+_MANY, _FEW_BAD = 20, 0.05  # so many texts are dates although a few of them are none
 _EMPTY = frozenset({"", "NaT", "null", "None", "\\N"})
 _CLOCKS = ("", " %H:%M", " %H:%M:%S")
 _DATE_LIKE = re.compile(r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}")
@@ -45,6 +46,14 @@ class Reading:
     format: str | None = None
     trust: float = 1.0
     doubt: str = ""
+    has_bad_cells: bool = False
+
+    @property
+    def settings(self) -> str:
+        """The fields of the schema file by which the values are read so."""
+        unit = f"time_unit: {self.unit}" if self.unit else ""
+        form = f"time_format: '{self.format}'" if self.format else ""
+        return ", ".join(filter(None, (unit, form, "on_bad_time: drop" if self.has_bad_cells else "")))
 
 
 def reading_of(column: Column) -> Reading | None:
@@ -84,6 +93,10 @@ def _text_reading(column: Column) -> Reading | None:
         is_mixed = len({bool(_ZONED.fullmatch(text)) for text in texts}) > 1
         doubt = "some values have a zone and some have none" if is_mixed else ""
         return Reading("ISO time in text", trust=0.97, doubt=doubt)
+    num_bad = sum(not (_ISO.fullmatch(text) and _parses(text)) for text in texts)
+    if len(texts) >= _MANY and num_bad <= _FEW_BAD * len(texts):
+        doubt = "a few values are no dates: on_bad_time: drop leaves their rows out"
+        return Reading("ISO time in text", trust=0.97, doubt=doubt, has_bad_cells=True)
     formats = [form for form in _FORMATS if all(_parses(text, form) for text in texts)]
     if len(formats) == 1:
         return Reading(f"text of the form {formats[0]}", format=formats[0], trust=0.95)

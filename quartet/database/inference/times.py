@@ -1,7 +1,8 @@
 """The time column of a table whose time is not declared: when a row became known.
 
 A wrong time is a leak, so a name that says something else (birth, due, end, updated) is never used,
-and of two columns that are equally good neither is.
+and of two columns that are equally good neither is. Where no name tells, values may: the time at which rows are written
+is never empty, is the earliest of its row, and rises with the numbers that rows get.
 """
 
 from __future__ import annotations
@@ -10,17 +11,24 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from quartet.database.inference.evidence import ACCEPT, LIST, Column, Possible
 from quartet.database.inference.names import Noun, singular, split, word_set
 from quartet.database.inference.readings import TIME_WORDS, Reading, is_year, reading_of, time_words
 from quartet.database.schema import TimeColumn, inferred
+from quartet.errors import QuartetError
+from quartet.times import NEVER, to_utc
 
 _MARGIN = 0.06  # two columns that are closer than this are equally good
 _NOT_SURE = 0.6
-_GOOD, _BEGINS, _REFUSED, _A_YEAR = 0.93, 0.8, 0.45, 0.5
+_GOOD, _BEGINS, _BY_VALUES, _REFUSED, _A_YEAR = 0.93, 0.8, 0.8, 0.45, 0.5
+_FEW = 10  # rows; fewer prove nothing
+_RISES = 0.99  # of the rows come no earlier than the one before them, by key
+_SELDOM = 0.001  # of the rows may have an earlier time; so few may be errors of a clock
 _YEAR_FIX = "time_format: '%Y', known_at: end of year"
 
 # Not when the row became known: of a person, of the future, or a later change of the row.
@@ -28,9 +36,11 @@ _OTHER_MEANING = word_set(
     "birth birthday dob born death died dod expire expires expired expiry expiration exp due until end ended "
     "ending out finish finished stop stopped to thru through valid deadline limit next future expected estimated "
     "update updated modify modified modification change changed edit edited delete deleted removed last "
-    "latest close closed retired refreshed synced"
+    "latest final close closed retired refreshed synced"
 )
 _OTHER_PARTS = re.compile("birth|expir|updat|modif|delet|deadlin|until|^last|^chang|^clos")
+# Long before the row, so that it does not have to be the later time.
+_BEFORE = word_set("birth birthday dob born death died dod valid from")
 # A later step in the life of a row, unless the table is about that very step (`shipped_at` in shipments).
 _LATER_STEP = word_set(
     "ship shipped shipping deliver delivered delivery return returned required approve approved paid payment "
@@ -63,11 +73,12 @@ class _Candidate:
 
 
 def guess_time(
-    columns: Sequence[Column], noun: Noun, is_linked: bool
+    columns: Sequence[Column], noun: Noun, is_linked: bool, key: Column | None = None
 ) -> tuple[TimeColumn | None, list[Possible]]:
     """Returns the time column that is sure enough to be used, if any, and the others worth a look.
 
-    `is_linked` says that the table points to others: a row of such a table is mostly an event.
+    `is_linked` says that the table points to others: a row of such a table is mostly an event. `key` is its primary
+    key if that is one column of whole numbers.
     """
     readings = [(column, reading) for column in columns if (reading := reading_of(column)) is not None]
     hopeful = [column for column, _ in readings if _meaning(column.name, noun)[0] != _REFUSED]
@@ -81,6 +92,8 @@ def guess_time(
             for other in candidates
         )
     ]
+    if not any(c.confidence >= ACCEPT for c in candidates):
+        candidates = [_judged_by_values(c, candidates, noun, key) for c in candidates]
     candidates.sort(key=lambda candidate: -candidate.confidence)
     best = candidates[0] if candidates and candidates[0].confidence >= ACCEPT else None
     if best:
@@ -91,13 +104,15 @@ def guess_time(
             doubted = [replace(c, why=f"{c.why}; {names} are equally likely") for c in equal]
             candidates, best = doubted + candidates[len(equal) :], None
     possible = [
-        Possible(c.column.table, "time_col", (c.column.name,), None, c.confidence, c.why)
+        Possible(c.column.table, "time_col", (c.column.name,), None, c.confidence, c.why, c.reading.settings)
         for c in candidates
         if c is not best and c.confidence >= LIST
     ]
     if best is None and not hopeful and is_linked:  # a year is better than no time at all, if the user agrees
         possible += [
-            Possible(column.table, "time_col", (column.name,), None, _A_YEAR, f"a year: {_YEAR_FIX}")
+            Possible(
+                column.table, "time_col", (column.name,), None, _A_YEAR, f"a year: {_YEAR_FIX}", _YEAR_FIX
+            )
             for column in columns
             if is_year(column) and _meaning(column.name, noun)[0] != _REFUSED
         ]
@@ -129,6 +144,41 @@ def _candidate(column: Column, reading: Reading, noun: Noun, is_linked: bool, on
         reasons.append(reading.doubt)
         strength = min(strength, _NOT_SURE)
     return _Candidate(column, reading, round(strength, 2), ", ".join(reasons))
+
+
+def _judged_by_values(
+    candidate: _Candidate, candidates: Sequence[_Candidate], noun: Noun, key: Column | None
+) -> _Candidate:
+    """Returns the candidate surer than before if its values are those of a time at which rows are written."""
+    column, reading = candidate.column, candidate.reading
+    if _meaning(column.name, noun)[0] or reading.doubt or column.num_missing or column.num_rows < _FEW:
+        return candidate
+    own = _instants(column, reading)
+    key = None if key is None or key.num_missing else key
+    if own is None or own.min() == own.max() or (own == NEVER).any():
+        return candidate
+    in_order = own if key is None else own[np.argsort(key.cells.to_numpy(), kind="stable")]
+    if (np.diff(in_order) >= 0).mean() < (1.0 if key is None else _RISES):
+        return candidate
+    for other in candidates:
+        is_before = any(
+            word in _BEFORE | _OF_THE_THING for word in map(singular, time_words(other.column.name))
+        )
+        times = None if other is candidate or is_before else _instants(other.column, other.reading)
+        if times is not None and (times < own).mean() > _SELDOM:
+            return candidate
+    why = ["never empty", "the earliest time of its row" if len(candidates) > 1 else "", "rising with "]
+    why[2] += f"the key {key.name}" if key else "the order of the rows"
+    reasons = ", ".join([reading.kind, *filter(None, why)])
+    return replace(candidate, confidence=round(_BY_VALUES * reading.trust, 2), why=reasons)
+
+
+def _instants(column: Column, reading: Reading) -> NDArray[np.int64] | None:
+    """Returns the times of all rows, `NEVER` where there is none; None if they cannot be read."""
+    try:
+        return to_utc(column.raw, column.label, reading.unit, reading.format).ns
+    except QuartetError:
+        return None
 
 
 def _unknown_meaning(column: Column, is_linked: bool, only: str) -> tuple[float, str]:

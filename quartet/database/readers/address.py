@@ -2,10 +2,12 @@
 
     sqlite:///relative.db       sqlite:////absolute/path.db       duckdb:///relative.duckdb
     postgresql://user:password@host:port/database?schema=shop
+    mysql://user:password@host:port/database        mariadb://user:password@host:port/database
+    snowflake://user:password@account/database/schema?warehouse=name        bigquery://project/dataset
 
 `schema` is our own parameter (default: `public` in PostgreSQL, `main` in the others). Any other parameter
-after the question mark is for libpq. A password is never shown or stored: `***` stands in its place, and means that
-it is found elsewhere, in the variable PGPASSWORD, in the file .pgpass, or by asking.
+after the question mark is for the driver. A password is never shown or stored: `***` stands in its place, and means
+that it is found elsewhere: in the variable PGPASSWORD, in the file .pgpass, in the variable MYSQL_PWD, or by asking.
 """
 
 from __future__ import annotations
@@ -18,7 +20,22 @@ from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from quartet.errors import UsageError, did_you_mean
 
-_TITLES = {"sqlite": "an SQLite", "postgresql": "a PostgreSQL", "duckdb": "a DuckDB"}
+_TITLES = {
+    "sqlite": "an SQLite",
+    "postgresql": "a PostgreSQL",
+    "duckdb": "a DuckDB",
+    "mysql": "a MySQL",
+    "mariadb": "a MariaDB",
+    "snowflake": "a Snowflake",
+    "bigquery": "a BigQuery",
+}
+_SAME = {"postgres": "postgresql", "mariadb": "mysql"}
+_FORMS = {
+    "postgresql": "postgresql://user:password@host:port/database?schema=name",
+    "mysql": "mysql://user:password@host:port/database",
+    "snowflake": "snowflake://user:password@account/database/schema?warehouse=name",
+    "bigquery": "bigquery://project/dataset",
+}
 _HIDDEN = "***"
 _SECRET_WORD = r"\w*(?:pass(?!file)|pw|secret|token)\w*"
 
@@ -72,14 +89,14 @@ def parse_address(url: str) -> Address:
             raise UsageError("S01", f'"{url}" is neither a SQLite nor a DuckDB file', fix)
         return Address(kind, url, "main", path)
     kind = scheme.partition("+")[0].lower()
-    kind = "postgresql" if kind == "postgres" else kind
+    kind = _SAME.get(kind, kind)
     if kind not in _TITLES:
         raise UsageError(
             "C01",
             f'there is no reader for "{scheme}://"' + did_you_mean(scheme, _TITLES),
-            "give a URL that starts with sqlite:///, duckdb:/// or postgresql://",
+            "give a URL that starts with sqlite:///, duckdb:///, postgresql://, mysql:// or mariadb://",
         )
-    return _server_address(rest) if kind == "postgresql" else _file_address(kind, rest, url)
+    return _file_address(kind, rest, url) if kind in ("sqlite", "duckdb") else _server_address(kind, rest)
 
 
 def _existing(path: Path) -> Path:
@@ -109,15 +126,15 @@ def _file_address(kind: str, rest: str, url: str) -> Address:
     return Address(kind, url, schema, path)
 
 
-def _server_address(rest: str) -> Address:
+def _server_address(kind: str, rest: str) -> Address:
     # The URL is never shown, since nobody can say which part of a malformed one is the password.
     malformed = UsageError(
         "C13",
-        "the database URL is not of the form postgresql://user:password@host:port/database?schema=name",
+        f"the database URL is not of the form {_FORMS[kind]}",
         "write @ as %40, / as %2F, ? as %3F, # as %23, [ as %5B and : as %3A in the user and the password",
     )
     try:
-        parts = urlsplit(f"postgresql://{rest}")
+        parts = urlsplit(f"{kind}://{rest}")
         port = parts.port
     except ValueError:  # which shows the URL, so the error is raised outside
         port = 0
@@ -128,7 +145,12 @@ def _server_address(rest: str) -> Address:
     if not all(word.isidentifier() and equals for word, equals, _ in pairs):
         raise malformed
     parameters = {word: unquote(value) for word, _, value in pairs if value != _HIDDEN}
-    schema = parameters.pop("schema", "public")
+    path = [unquote(part) for part in parts.path[1:].split("/")] if parts.path[1:] else []
+    depth = {"snowflake": 2}.get(kind, 1)
+    has_host = parts.hostname or (kind == "mysql" and "unix_socket" in parameters)
+    if kind != "postgresql" and (len(path) != depth or not all(path) or not has_host):
+        raise malformed
+    schema = parameters.pop("schema", "public") if kind == "postgresql" else path[-1]
     named = {
         "user": unquote(parts.username or ""),
         "password": unquote(parts.password or "") if parts.password != _HIDDEN else "",
@@ -140,8 +162,9 @@ def _server_address(rest: str) -> Address:
     user = quote(connection.get("user", ""), safe="")
     secret = f":{_HIDDEN}" if parts.password or "password" in parameters else ""
     host = parts.netloc.rpartition("@")[2]
-    location = f"postgresql://{user}{secret}{'@' if user or secret else ''}{host}{parts.path}"
-    address = Address("postgresql", location, schema, connection=connection)
+    location = f"{kind}://{user}{secret}{'@' if user or secret else ''}{host}{parts.path}"
+    address = Address(kind, location, schema, connection=connection)
     others = {word: value for word, value in parameters.items() if word not in ("user", "password")}
     shown = [f"{word}={quote(value)}" for word, value in others.items() if value not in address.secrets]
-    return replace(address, location=hide_passwords("&".join([f"{location}?schema={quote(schema)}", *shown])))
+    shown = [f"schema={quote(schema)}", *shown] if kind == "postgresql" else shown
+    return replace(address, location=hide_passwords("?".join(filter(None, (location, "&".join(shown))))))

@@ -38,6 +38,12 @@ SELECT table_name, lower(constraint_type[1]) AS kind, constraint_column_names AS
 FROM duckdb_constraints() {_HERE} AND constraint_type IN ('PRIMARY KEY', 'FOREIGN KEY')
 """
 _VIEWS = f"SELECT view_name AS name FROM duckdb_views() {_HERE} AND NOT internal ORDER BY view_name"
+_VIEW_COLUMNS = f"""
+SELECT c.table_name, c.column_name AS name, c.data_type AS type
+FROM (SELECT * FROM duckdb_columns() {_HERE} AND NOT internal) c
+JOIN (SELECT view_oid AS table_oid FROM duckdb_views() {_HERE} AND NOT internal) v USING (table_oid)
+ORDER BY c.table_name, column_index
+"""
 _SCHEMAS = "SELECT schema_name AS name FROM duckdb_schemas() WHERE NOT internal"
 _FILLED_SCHEMAS = "SELECT DISTINCT schema_name AS name FROM duckdb_tables() WHERE NOT internal ORDER BY name"
 
@@ -70,7 +76,10 @@ class _DuckdbEngine(Engine):
         columns, keys, views = (
             self._rows(sql.format(schema=literal(self._schema))) for sql in (_COLUMNS, _KEYS, _VIEWS)
         )
-        return declared_tables(columns, keys), self._left_out("views", [row["name"] for row in views])
+        names = [row["name"] for row in views]
+        if self.reads_views:
+            columns += self._rows(_VIEW_COLUMNS.format(schema=literal(self._schema)))
+        return declared_tables(columns, keys, names), self._left_out("views", names)
 
     def schemas(self) -> list[str]:
         return [row["name"] for row in self._rows(_FILLED_SCHEMAS)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,6 +35,7 @@ class DeclaredTable:
     columns: Mapping[str, str]
     primary_key: tuple[str, ...] = ()
     links: tuple[Link, ...] = ()
+    is_view: bool = False
 
 
 Tables = dict[str, DeclaredTable]
@@ -50,7 +51,12 @@ class QueryError(Exception):
 
 
 class Engine(ABC):
-    """An open, read-only connection that sees one state of one schema of a database."""
+    """An open, read-only connection that sees one state of one schema of a database.
+
+    With `reads_views`, the catalogue has the views, too.
+    """
+
+    reads_views = False
 
     def __init__(self, connection: Any, schema: str, location: str) -> None:
         self._connection = connection
@@ -59,7 +65,7 @@ class Engine(ABC):
 
     @abstractmethod
     def catalogue(self) -> tuple[Tables, list[Finding]]:
-        """Returns the base tables of the schema by name, and findings on what is left out."""
+        """Returns the tables of the schema by name, and findings on what is left out."""
 
     @abstractmethod
     def read(self, table: DeclaredTable, keys: frozenset[str]) -> tuple[pa.Table, list[Finding]]:
@@ -83,9 +89,12 @@ class Engine(ABC):
             raise UsageError("C01", f'there is no schema "{self._schema}" in "{self._location}"{meant}')
 
     def _left_out(self, kind: str, names: list[str]) -> list[Finding]:
-        """Returns the note on what is not a table, if there is any."""
+        """Returns the note on what is not a table, if there is any; views that are read are not left out."""
+        if kind == "views" and self.reads_views:
+            return []
         text = f"left out, because only tables are read: {kind} {', '.join(map(quote, names))}"
-        finding = note("S19", self._schema, text, len(names), "to use one, copy it into a table")
+        fix = "to read them, say --views, or views: true in the schema" if kind == "views" else ""
+        finding = note("S19", self._schema, text, len(names), fix or "to use one, copy it into a table")
         return [finding] if names else []
 
     def _read(
@@ -132,7 +141,7 @@ class Engine(ABC):
         return rows.rename_columns(list(expressions)), findings
 
 
-def declared_tables(columns: Rows, keys: Rows) -> Tables:
+def declared_tables(columns: Rows, keys: Rows, views: Collection[str] = ()) -> Tables:
     """Returns the tables of a catalogue's columns (`table_name`, `name`, `type`) and its keys.
 
     A key has a `kind` (p for primary, f for foreign), `columns`, `target_schema`, `target` and `target_columns`.
@@ -149,6 +158,7 @@ def declared_tables(columns: Rows, keys: Rows) -> Tables:
                 for row in mine
                 if row["kind"] == "f"
             ),
+            name in views,
         )
     return tables
 
@@ -170,15 +180,15 @@ def scale_of(type_: str) -> int | None:
     return None if not bracket else int(scale) if comma else 0
 
 
-def driver(module: str, package: str) -> Any:
-    """Imports an optional module; the error says how to install it."""
+def driver(module: str, package: str, pip: str = '"quartet-rdl[sql]"') -> Any:
+    """Imports an optional module; the error says how to install it: by `pip`, what belongs to no extra by itself."""
     try:
         return importlib.import_module(module)
     except ImportError:
         raise ResourceError(
             "R01",
             f'reading this database needs the package "{package}", which is not installed',
-            'pip install "quartet-rdl[sql]"',
+            f"pip install {pip}",
         ) from None
 
 

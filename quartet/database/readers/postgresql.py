@@ -82,7 +82,7 @@ FROM pg_attribute a
 JOIN pg_class c ON c.oid = a.attrelid
 JOIN base b ON b.domain = a.atttypid
 JOIN pg_type t ON t.oid = b.type
-WHERE c.relnamespace = {schema}::regnamespace AND c.relkind IN ('r', 'p')
+WHERE c.relnamespace = {schema}::regnamespace AND c.relkind IN ('r', 'p', 'v', 'm')
   AND a.attnum > 0 AND NOT a.attisdropped
 ORDER BY c.relname, a.attnum
 """
@@ -104,7 +104,14 @@ WHERE c.relnamespace = {schema}::regnamespace AND k.contype IN ('p', 'f') AND k.
 
 @contextmanager
 def open_postgresql(address: Address) -> Iterator[Engine]:
-    """Opens a database in one read-only transaction that sees one moment of it.
+    """Opens a database in one read-only transaction that sees one moment of it."""
+    with connected(address) as connection:
+        yield _PostgresqlEngine(connection, address.schema, address.location, address.secrets)
+
+
+@contextmanager
+def connected(address: Address) -> Iterator[Any]:
+    """Yields a connection to a database.
 
     libpq itself looks for a password that is not given, in PGPASSWORD and .pgpass; then a person is asked for it.
     """
@@ -115,9 +122,9 @@ def open_postgresql(address: Address) -> Iterator[Engine]:
         connection, failure = _connect(address.connection)
     # Raised here and not in the handler: the driver's own words must not hang on to the error.
     if connection is None:
-        raise _no_connection(_without(address.secrets, failure), address)
+        raise _no_connection(without(address.secrets, failure), address)
     with closing(connection):
-        yield _PostgresqlEngine(connection, address.schema, address.location, address.secrets)
+        yield connection
 
 
 def _connect(words: Mapping[str, str]) -> tuple[Any, str]:
@@ -145,7 +152,8 @@ def _no_connection(reason: str, address: Address) -> QuartetError:
     return ResourceError("R02", what, f"check that the server runs and can be reached at {host}, port {port}")
 
 
-def _without(secrets: list[str], text: str) -> str:
+def without(secrets: list[str], text: str) -> str:
+    """Returns a text in which `***` stands for every secret."""
     for secret in secrets:
         text = text.replace(secret, "***")
     return text
@@ -172,8 +180,10 @@ class _PostgresqlEngine(Engine):
             for sql in (_RELATIONS, _COLUMNS, _KEYS)
         )
         self._partitioned = {row["name"] for row in relations if row["kind"] == "p"}
-        tables = declared_tables(columns, keys)
-        readable = [row["name"] for row in relations if row["kind"] in "rp" and row["is_readable"]]
+        views = [row["name"] for row in relations if row["kind"] in "vm"]
+        tables = declared_tables(columns, keys, views)
+        kinds = "rpvm" if self.reads_views else "rp"
+        readable = [row["name"] for row in relations if row["kind"] in kinds and row["is_readable"]]
         findings = self._findings(relations, tables)
         return {name: tables[name] for name in readable if name in tables}, findings
 
@@ -186,7 +196,9 @@ class _PostgresqlEngine(Engine):
 
         hidden = []
         for row in relations:
-            if row["kind"] in "rp" and (row["is_filtered"] or not row["is_readable"]):
+            if row["kind"] in ("rpvm" if self.reads_views else "rp") and (
+                row["is_filtered"] or not row["is_readable"]
+            ):
                 reason = (
                     "row security is on, so only the rows that this user may see are read"
                     if row["is_readable"]
@@ -200,7 +212,7 @@ class _PostgresqlEngine(Engine):
 
     def read(self, table: DeclaredTable, keys: frozenset[str]) -> tuple[pa.Table, list[Finding]]:
         # ONLY: the rows of an inheriting table are its own, and would be read twice.
-        only = "" if table.name in self._partitioned else "ONLY "
+        only = "" if table.name in self._partitioned or table.is_view else "ONLY "
         source = f"{only}{quote(self._schema)}.{quote(table.name)}"
         expressions = {name: _expression(name, kind, name in keys) for name, kind in table.columns.items()}
         # PostgreSQL's times go further than 64-bit microseconds since 1970.
@@ -227,7 +239,7 @@ class _PostgresqlEngine(Engine):
                 cursor.execute(sql)
                 return cursor.fetch_arrow_table() if has_rows else None
         except driver_errors() as error:
-            reason = _without(self._secrets, reason_of(error))
+            reason = without(self._secrets, reason_of(error))
             raise QueryError(reason, "check that this user may read the tables, and run again") from None
 
 

@@ -17,8 +17,11 @@ from quartet.errors import UsageError, did_you_mean
 _KINDS = 'a folder of .parquet/.csv, a SQLite or DuckDB file, a database URL, a RelBench name, or "demo"'
 
 
-def read_source(source: object) -> Source:
-    """Reads a dict of tables, a path, a URL, a Hub name or "demo" with the reader for it."""
+def read_source(source: object, views: bool = False) -> Source:
+    """Reads a dict of tables, a path, a URL, a Hub name or "demo" with the reader for it.
+
+    With `views`, the views of an SQL database are read as tables.
+    """
     if isinstance(source, Mapping):
         from quartet.database.readers.frames import read_frames
 
@@ -32,7 +35,7 @@ def read_source(source: object) -> Source:
     except RuntimeError as error:  # the home of an unknown user
         raise UsageError("C09", f'"{text}" cannot be read ({error})', "check the path") from None
     try:
-        return _read(text, path)
+        return _read(text, path, views)
     except OSError as error:  # no permission, or a text that is no path at all
         reason = error.strerror or error
         shown = hide_passwords(text)[:200]
@@ -50,7 +53,7 @@ def read_table(source: Any, name: str) -> pa.Table:
     return read_frames({name: source}).tables[name]
 
 
-def _read(text: str, path: Path) -> Source:
+def _read(text: str, path: Path, views: bool) -> Source:
     from quartet.database.readers.folder import read_folder
     from quartet.database.readers.relbench import is_relbench, read_hub, read_relbench
     from quartet.database.readers.sql import is_sql, read_sql
@@ -59,14 +62,14 @@ def _read(text: str, path: Path) -> Source:
         # By name: the demo makes its labels with `tasks`, which stands above this room.
         path = import_module("quartet.demo").demo_folder()
     if "://" in text:
-        return read_sql(text)
+        return read_sql(text, views)
     if hide_passwords(text) != text and not path.exists():
         fix = "write postgresql://user:password@host/database"
         raise UsageError("C13", f'"{hide_passwords(text)}" is neither a path nor a database URL', fix)
     if path.is_dir():
         return read_relbench(path) if is_relbench(path) else read_folder(path)
     if is_sql(text):
-        return read_sql(text)
+        return read_sql(text, views)
     if not path.is_file() and (path.exists() or path.is_symlink()):
         kind = "no regular file" if path.exists() else "a link to nothing"
         raise UsageError("S01", f'"{text}" is {kind}', f"give {_KINDS}")

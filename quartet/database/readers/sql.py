@@ -1,7 +1,8 @@
-"""SQL databases: PostgreSQL by URL, SQLite and DuckDB by URL or by path (see `address.py`)."""
+"""SQL databases: PostgreSQL, MySQL and others by URL, SQLite and DuckDB by URL or by path (see `address.py`)."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -9,14 +10,24 @@ import pyarrow as pa
 from quartet.database.readers.address import kind_of_file, parse_address
 from quartet.database.readers.duckdb import open_duckdb
 from quartet.database.readers.engine import DeclaredTable, Engine, Link, QueryError, Tables, quote
+from quartet.database.readers.mysql import open_mysql
 from quartet.database.readers.postgresql import open_postgresql
 from quartet.database.readers.sqlite import open_sqlite
+from quartet.database.readers.warehouse import open_warehouse
 from quartet.database.schema import Fact, ForeignKey, Schema, TableSchema
 from quartet.database.source import Source
+from quartet.database.writing import is_predictions
 from quartet.errors import ResourceError, SchemaError, did_you_mean
 from quartet.findings import Finding, note, warning
 
-_OPEN = {"postgresql": open_postgresql, "duckdb": open_duckdb, "sqlite": open_sqlite}
+_OPEN = {
+    "postgresql": open_postgresql,
+    "mysql": open_mysql,
+    "duckdb": open_duckdb,
+    "sqlite": open_sqlite,
+    "snowflake": open_warehouse,
+    "bigquery": open_warehouse,
+}
 
 
 def is_sql(source: str) -> bool:
@@ -24,11 +35,12 @@ def is_sql(source: str) -> bool:
     return "://" in source or kind_of_file(Path(source).expanduser()) is not None
 
 
-def read_sql(url: str) -> Source:
-    """Reads every base table of a database with the keys it declares, all of one moment."""
+def read_sql(url: str, views: bool = False) -> Source:
+    """Reads every base table of a database with the keys it declares, all of one moment; its views if asked to."""
     address = parse_address(url)
     try:
         with _OPEN[address.kind](address) as engine:
+            engine.reads_views = views
             return _read_all(engine, address.location, address.schema)
     except QueryError as error:
         text = f'"{address.location}" cannot be read: {error.reason}'
@@ -37,6 +49,11 @@ def read_sql(url: str) -> Source:
 
 def _read_all(engine: Engine, location: str, schema_name: str) -> Source:
     declared, findings = engine.catalogue()
+    written = [name for name, table in declared.items() if is_predictions(table.columns)]
+    if written:
+        declared = {name: table for name, table in declared.items() if name not in written}
+        text = f"left out, because they hold predictions: {', '.join(map(quote, written))}"
+        findings.append(note("S19", schema_name, text, len(written)))
     others = [name for name in engine.schemas() if name != schema_name]
     if others:
         text = f"tables of other schemas are not read: {', '.join(map(quote, others))}"
@@ -54,17 +71,31 @@ def _read_all(engine: Engine, location: str, schema_name: str) -> Source:
         for key in table.foreign_keys:
             keys[name].update(key.columns)
             keys[key.table].update(key.references)
-    tables = {}
-    for name in schema.tables:
-        rows, noticed = engine.read(declared[name], frozenset(keys[name]))
+    tables, views = {}, {name for name, table in declared.items() if table.is_view}
+    for name in list(schema.tables):
+        try:
+            rows, noticed = engine.read(declared[name], frozenset(keys[name]))
+        except QueryError as error:
+            if name not in views:
+                raise
+            findings.append(
+                warning("S19", name, f'view "{name}" cannot be read and is left out: {error.reason}')
+            )
+            views.remove(name)
+            continue
         columns = [  # without the drivers' own types
             c.cast(c.type.storage_type) if isinstance(c.type, pa.BaseExtensionType) else c
             for c in rows.columns
         ]
         tables[name] = pa.table(columns, names=rows.column_names)
         findings += noticed
+    schema = replace(schema, tables={name: schema.tables[name] for name in tables})
     findings += _agree_on_types(tables, schema)
-    return Source(tables, schema, location, findings=tuple(findings))
+    for name in sorted(views):
+        text = f'view "{name}" may sum up rows of any time: such a column would show what happens later'
+        fix = f"hide it: kinds: {{column: unused}} for {name} in the schema file"
+        findings.append(warning("D04", name, text, tables[name].num_rows, fix))
+    return Source(tables, schema, location, findings=tuple(findings), views=frozenset(views))
 
 
 def _declared_schema(declared: Tables, schema_name: str) -> tuple[Schema, list[Finding]]:

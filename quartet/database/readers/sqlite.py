@@ -101,9 +101,16 @@ class _SqliteEngine(Engine):
         )
         names = {kind: [row["name"] for row in listed if row["type"] == kind] for kind in _KINDS}
         tables = {name: self._declared(name) for name in names["table"]}
+        broken = []
+        for name in names["view"] if self.reads_views else []:
+            try:
+                tables[name] = replace(self._declared(name), is_view=True)
+            except QueryError as error:  # it shows what is no longer there
+                text = f'view "{name}" cannot be read and is left out: {error.reason}'
+                broken.append(warning("S19", name, text))
         findings = self._left_out("views", names["view"])
         findings += self._left_out("virtual tables", names["virtual"] + names["shadow"])
-        return {name: _resolved(table, tables) for name, table in tables.items()}, findings
+        return {name: _resolved(table, tables) for name, table in tables.items()}, findings + broken
 
     def _declared(self, name: str) -> DeclaredTable:
         columns = self._rows(

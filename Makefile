@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint check format bench leakcheck mutants faults fuzz clean
+.PHONY: demo test lint check format bench leakcheck mutants faults fuzz queries clean
 
 demo: $(READY)
 	$(BIN)/quartet inspect demo --draw out/demo-schema.svg
@@ -48,6 +48,9 @@ faults: $(READY)
 
 fuzz: $(READY)
 	$(BIN)/python -m benchmarks.fuzz
+
+queries: $(READY)
+	$(BIN)/python -m benchmarks.queries
 
 # The constraints file pins what was tested together; without it newer releases may arrive.
 $(READY): pyproject.toml constraints.txt

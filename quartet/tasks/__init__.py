@@ -2,10 +2,12 @@
 
 from quartet.tasks.binding import early_text
 from quartet.tasks.checks import check_labels, lint
-from quartet.tasks.export import write_relbench
-from quartet.tasks.labels import LabelColumns, labels_at, read_labels
+from quartet.tasks.export import task_yaml, write_relbench
+from quartet.tasks.labels import LabelColumns, label_times, labels_at, read_labels
 from quartet.tasks.late_columns import tell_alone
 from quartet.tasks.past_labels import KNOWN_LABELS, past_label_findings
+from quartet.tasks.population import EVERYONE, Population, population_at
+from quartet.tasks.query import Reading, is_query, read_query, selected_keys
 from quartet.tasks.record import TaskRecord
 from quartet.tasks.sandbox import run_task_sql
 from quartet.tasks.seeds import Links, Seeds
@@ -15,10 +17,13 @@ from quartet.tasks.task import Task, task_names
 from quartet.tasks.vault import balance
 
 __all__ = [
+    "EVERYONE",
     "KNOWN_LABELS",
     "SPLITS",
     "LabelColumns",
     "Links",
+    "Population",
+    "Reading",
     "Seeds",
     "Split",
     "Splits",
@@ -30,12 +35,18 @@ __all__ = [
     "check_labels",
     "early_text",
     "forecast_times",
+    "is_query",
+    "label_times",
     "labels_at",
     "lint",
     "past_label_findings",
+    "population_at",
     "read_labels",
+    "read_query",
     "run_task_sql",
+    "selected_keys",
     "task_names",
+    "task_yaml",
     "tell_alone",
     "write_relbench",
 ]

@@ -42,9 +42,10 @@ def to_seeds(
     num_empty = labels.num_rows - (pc.sum(is_labelled).as_py() or 0)
     if num_empty:
         text = f"{where}: {num_empty:,} of {labels.num_rows:,} rows have no label"
-        if num_empty > _MOST * labels.num_rows:
+        if num_empty > _MOST * labels.num_rows and not spec.population:
             raise TaskError("L08", text, "correct how labels are made; if this is meant, take these rows out")
-        findings.append(warning("L08", where, f"{text} and are left out", num_empty))
+        fix = "ask with WHERE about those who will have one" if spec.population else ""
+        findings.append(warning("L08", where, f"{text} and are left out", num_empty, fix))
         labels = labels.filter(is_labelled)
     rows = rows_of_keys(labels[columns.entity], entity, f"{where}, column {columns.entity}")
     unknown = rows < 0

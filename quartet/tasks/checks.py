@@ -13,14 +13,14 @@ from quartet.errors import TaskError
 from quartet.findings import Finding, note, warning
 from quartet.tasks.labels import Gap, labels_at
 from quartet.tasks.late_columns import column_findings
-from quartet.tasks.splits import forecast_times
+from quartet.tasks.query import query_place
+from quartet.tasks.splits import ENOUGH_ROWS, most_windows
 from quartet.times import STATIC, show_instant, show_length
 
 if TYPE_CHECKING:
     from quartet.tasks.task import Task
 
 _CHECKED_TIMES = 8
-_ENOUGH_ROWS = 1000  # of test
 
 
 def check_labels(task: Task) -> list[Finding]:
@@ -42,7 +42,8 @@ def check_labels(task: Task) -> list[Finding]:
         if problem and split == "train":
             what = "model" if task.spec.type == "regression" else "classifier"
             problem += f" ({waiting})" if waiting and not len(target) else ""
-            raise TaskError("L05", f"{problem}. A {what} cannot be trained")
+            place = query_place(task.spec.query, "target")
+            raise TaskError("L05", f"{problem}. A {what} cannot be trained", place=place)
         if problem:
             text = f"{problem}: no model can be selected by them"
             findings.append(warning("L06", task.name, text, len(target)))
@@ -65,7 +66,7 @@ def lint(task: Task) -> list[Finding]:
     findings += _evaluation_findings(task)
     findings += column_findings(task)
     findings += read_differently(task.full_database, task.splits.val)
-    findings += [finding for finding in task.database.findings if finding.code == "D01"]
+    findings += [finding for finding in task.database.findings if finding.code in ("D01", "D05")]
     return findings
 
 
@@ -170,13 +171,9 @@ def _evaluation_findings(task: Task) -> list[Finding]:
             "at the test cut-off: judged under the rolling protocol, where the database ends at each seed's own time"
         )
         findings.append(note("T17", task.name, text, task.num_new_entities))
-    if spec.kind == "forecast" and not task.stored and task.full_database.span and len(seeds) < _ENOUGH_ROWS:
-        span, many = task.full_database.span, 10_000
-        possible = min(
-            len(forecast_times(split, task.splits, spec.horizon, many, span, spec.known_after))
-            for split in ("val", "test")
-        )
-        wanted = min(possible, -(-spec.num_eval_times * _ENOUGH_ROWS // max(len(seeds), 1)))
+    if spec.kind == "forecast" and not task.stored and task.full_database.span and len(seeds) < ENOUGH_ROWS:
+        possible = most_windows(task.splits, spec.horizon, task.full_database.span, spec.known_after)
+        wanted = min(possible, -(-spec.num_eval_times * ENOUGH_ROWS // max(len(seeds), 1)))
         if wanted > spec.num_eval_times:
             text = f"test has only {len(seeds):,} rows: any score will be vague"
             fix = f"the data have room for more: say num_eval_timestamps: {wanted}"

@@ -1,4 +1,4 @@
-"""Any database as a RelBench-format folder, which `relbench` itself can load.
+"""Any database as a RelBench-format folder, which `relbench` itself can load; any forecast as a task manifest.
 
 RelBench wants every key to be the row number and every timed table sorted by time, so keys are
 renumbered: `db/` holds the numbers, `keys/<table>.parquet` the original keys by row. Composite keys
@@ -10,6 +10,7 @@ that is later.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -22,9 +23,13 @@ from quartet.errors import SchemaError, TimeError, UsageError
 from quartet.machine import new_folder
 from quartet.tasks.labels import key_columns
 from quartet.tasks.splits import propose
-from quartet.times import NEVER, show_instant, to_arrow
+from quartet.times import NEVER, STATIC, parse_instant, show_instant, show_length, to_arrow
+
+if TYPE_CHECKING:
+    from quartet.tasks.task import Task
 
 _LONGEST_FILE_NAME = 255
+_FAR = parse_instant("2261-12-31", "the last day there is")
 
 
 def write_relbench(database: Database, folder: str | Path) -> None:
@@ -51,6 +56,43 @@ def write_relbench(database: Database, folder: str | Path) -> None:
                 pq.write_table(keys, aside / "keys" / f"{name}.parquet", compression="zstd")
         text = yaml.safe_dump({**manifest, "tables": entries}, sort_keys=False, allow_unicode=True)
         (aside / "manifest.yaml").write_text(text, encoding="utf-8")
+
+
+def task_yaml(task: Task) -> str:
+    """Returns the task as a task file with its SQL and its cut-offs, in RelBench's format.
+
+    What it was made from is a comment: `query` and `sql` do not stand beside each other.
+    """
+    spec, is_link = task.spec, task.spec.type == "recommendation"
+    entity = "src_entity" if is_link else "entity"
+    words: dict[str, Any] = {
+        "name": spec.name, "kind": spec.kind, "task_type": spec.type, "description": spec.description,
+        f"{entity}_table": spec.entity_table, f"{entity}_col": spec.entity_col, "time_col": spec.time_col,
+        "target_col": spec.target_col, "dst_entity_table": spec.item_table,
+        "dst_entity_col": spec.target_col if is_link else "", "eval_k": spec.eval_k,
+        "timedelta": show_length(spec.horizon) if spec.horizon else "",
+        "known_after": show_length(spec.known_after) if spec.known_after else "",
+        "num_eval_timestamps": spec.num_eval_times if spec.kind == "forecast" else 0,
+        "remove_columns": [list(pair) for pair in spec.remove_columns], "timezone": spec.timezone,
+        "val_timestamp": show_instant(task.splits.val), "test_timestamp": show_instant(task.splits.test),
+        "sql": spec.sql, "population": spec.population, "labels": spec.labels,
+    }  # fmt: skip
+    written = {word: value for word, value in words.items() if value}
+    text = yaml.dump(written, Dumper=_Blocks, sort_keys=False, allow_unicode=True, width=110)
+    made = "".join(f"# {line.strip()}\n" for line in spec.query.splitlines())
+    return f"{made}{text}"
+
+
+class _Blocks(yaml.SafeDumper):
+    """Writes texts of several lines as they are."""
+
+
+_Blocks.add_representer(
+    str,
+    lambda dumper, text: dumper.represent_scalar(
+        "tag:yaml.org,2002:str", text, style="|" if "\n" in text else None
+    ),
+)
 
 
 def _head(database: Database) -> dict[str, object]:
@@ -95,11 +137,15 @@ def _renumbered(
     columns |= {name: table.data[name].take(pa.array(rows)) for name in kept}
     entry: dict[str, object] = {"pkey": key, "time_col": time.column if time else None, "fkeys": fkeys}
     if time:
-        columns[time.column] = to_arrow(table.known_at[rows])
+        known_at = table.known_at[rows]
+        if is_mixed := bool((known_at == STATIC).any()):  # an empty time means always, so never is far away
+            known_at = np.where(known_at == STATIC, NEVER, np.where(known_at == NEVER, _FAR, known_at))
+            entry["on_missing_time"] = "always_known"
+        columns[time.column] = to_arrow(known_at)
     kinds = {name: kind for name, kind in table.schema.kinds.items() if name in kept}
     if kinds:
         entry["kinds"] = kinds
-    if NEVER in table.known_at:
+    if time and NEVER in table.known_at and not is_mixed:
         entry["on_missing_time"] = "never_visible"
     return pa.table(columns), entry
 

@@ -13,12 +13,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from quartet.causal import num_visible
+from quartet.causal import TimeRule, num_visible
 from quartet.database import NO_SUCH_KEY, Database, KeyColumn, KeyMap, Table, canonical, read_table
 from quartet.errors import SchemaError, TaskError, TimeError, UsageError, did_you_mean, examples
 from quartet.tasks.sandbox import TaskTables
 from quartet.tasks.spec import TaskSpec
-from quartet.tasks.splits import Split, Splits, forecast_times
+from quartet.tasks.splits import Split, Splits, forecast_times, no_times
 from quartet.times import NEVER, STATIC, show_instant, show_length, to_arrow, to_utc
 
 _MOST_TIMES = 1_000_000  # at which labels are made
@@ -164,7 +164,7 @@ def forecast_labels(spec: TaskSpec, database: Database, splits: Splits, split: S
     nobody, or about entities that do not exist at that cut-off, stay, to be counted.
     """
     if database.span is None:
-        raise TimeError("T10", f'task "{spec.name}" forecasts, but no table has a time column')
+        raise no_times(f'task "{spec.name}" forecasts, but no table has a time column', database.possible)
     num_windows = (database.span[1] - database.span[0]) // spec.horizon
     if num_windows > _MOST_TIMES:
         text = f'task "{spec.name}": the data span {num_windows:,} windows of {show_length(spec.horizon)}'
@@ -196,6 +196,22 @@ def closed_labels(spec: TaskSpec, database: Database, times: NDArray[np.int64]) 
     return labels.filter(pc.is_valid(labels[spec.entity_col]))
 
 
+def asked_entities(
+    spec: TaskSpec, database: Database, times: NDArray[np.int64], upto: int, rule: TimeRule = "<="
+) -> pa.Table:
+    """Returns the (time, entity) rows of whom the task asks about at some times, by the rows known at `upto` alone.
+
+    They are those of the task's `population`, or else of its label SQL, whose labels are of no use where their windows
+    are not over.
+    """
+    asking = replace(spec, sql=spec.population or spec.sql)
+    rows = _TimedTables.of(database).query(asking, times, upto, rule=rule)
+    columns = LabelColumns.of(spec, database[spec.entity_table])
+    kept = [place for place, name in enumerate(rows.column_names) if name in (columns.time, columns.entity)]
+    rows = rows.select(kept).append_column(columns.target, pa.nulls(rows.num_rows))
+    return _in_order(rows, spec, database, times).select([columns.time, columns.entity])
+
+
 @dataclass(frozen=True)
 class Gap:
     """The rows of a table that became known after one time and up to another."""
@@ -203,6 +219,23 @@ class Gap:
     table: str
     after: int
     upto: int
+
+
+def known_column(table: Table) -> str | None:
+    """Returns the column that tells task SQL when the rows of a table became known; None if they always were.
+
+    It is the time column or, where rows are known later than that (`available_at`, the end of a period), a column
+    `known_at` that SQL finds beside the others.
+    """
+    time = table.schema.time
+    if time is None:
+        return None
+    if not table.schema.available_at and not time.end_of:
+        return time.column
+    taken, name = {column.lower() for column in table.data.column_names}, "known_at"
+    while name in taken:
+        name += "_"
+    return name
 
 
 class _TimedTables:
@@ -221,18 +254,26 @@ class _TimedTables:
 
         def in_order(name: str) -> pa.Table:
             order, data = np.argsort(tables[name].known_at, kind="stable"), tables[name].data
+            column = known_column(tables[name])
+            if column and column not in data.column_names:
+                data = data.append_column(column, to_arrow(tables[name].known_at))
             return data if (order == np.arange(len(order))).all() else data.take(pa.array(order))
 
         self.sandbox = TaskTables(tables, in_order)
 
     def query(
-        self, spec: TaskSpec, times: NDArray[np.int64], upto: int | None, gap: Gap | None = None
+        self,
+        spec: TaskSpec,
+        times: NDArray[np.int64],
+        upto: int | None,
+        gap: Gap | None = None,
+        rule: TimeRule = "<=",
     ) -> pa.Table:
         """Returns the rows of the task's SQL as they come (see `labels_at`)."""
 
         def rows_of(name: str) -> list[tuple[int, int]]:
             known_at = self.known_at[name]
-            end = len(known_at) if upto is None else int(num_visible(known_at, upto))
+            end = len(known_at) if upto is None else int(num_visible(known_at, upto, rule))
             if gap is None or gap.table != name:
                 return [(0, end)]
             first, last = (int(num_visible(known_at, time)) for time in (gap.after, gap.upto))

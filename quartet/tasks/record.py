@@ -114,6 +114,11 @@ class TaskRecord:
         """
         return Database.load(self.where() if source is None else source, schema or json.loads(self.schema))
 
+    def with_entities(self, database: Database) -> Database:
+        """Returns a database with the tables that were made from distinct values in training."""
+        columns: dict[str, Any] = json.loads(self.schema).get("entities") or {}
+        return database.with_entities({n: [c] if isinstance(c, str) else c for n, c in columns.items()})
+
     def reopen(self, database: Database) -> Task:
         """Returns the task over a database: loaded again by its path, or bound again by its definition."""
         if self.path:

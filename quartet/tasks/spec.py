@@ -19,7 +19,7 @@ _WORDS = frozenset(
         *("entity_table", "entity_col", "target_col", "time_col"),
         *("src_entity_table", "src_entity_col", "dst_entity_table", "dst_entity_col", "eval_k"),
         *("timedelta", "known_after", "num_eval_timestamps", "remove_columns", "sql", "labels", "timezone"),
-        *("val_timestamp", "test_timestamp", "evaluator", "extra_files"),
+        *("query", "population", "val_timestamp", "test_timestamp", "evaluator", "extra_files"),
     }
 )
 
@@ -42,6 +42,8 @@ class TaskSpec:
     num_eval_times: int = 1
     remove_columns: tuple[tuple[str, str], ...] = ()
     sql: str = ""
+    population: str = ""  # SQL of who is asked about at a time, from rows known then
+    query: str = ""  # the predictive query that `sql` and `population` were made from
     labels: str = ""
     timezone: str | None = None  # of the times of a label table that name no zone
     description: str = ""
@@ -123,6 +125,8 @@ def spec_from_dict(manifest: Mapping[str, Any], where: str) -> TaskSpec:
         num_eval_times=whole("num_eval_timestamps", 1),
         remove_columns=_column_pairs(manifest.get("remove_columns") or (), where),
         sql=text("sql"),
+        population=text("population"),
+        query=text("query"),
         labels=text("labels"),
         timezone=text("timezone") or None,
         description=text("description"),

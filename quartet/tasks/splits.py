@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -9,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quartet.causal import visible
+from quartet.database import Possible
 from quartet.errors import TimeError
 from quartet.times import DAY, show_instant, show_length
 
@@ -16,6 +18,8 @@ Split = Literal["train", "val", "test"]
 SPLITS: tuple[Split, ...] = ("train", "val", "test")
 _PROPOSED_SHARE = 0.1
 _FEWEST_TRAIN_TIMES = 3
+ENOUGH_ROWS = 1000  # of test, for a score that is not vague
+_MOST_WINDOWS = 10_000
 
 
 @dataclass(frozen=True)
@@ -38,7 +42,7 @@ class Splits:
 def propose(first: int, last: int, lag: int) -> Splits:
     """Returns cut-offs that leave a tenth of the span for test and for validation, and room for a label in each."""
     room = max(lag, int(_PROPOSED_SHARE * (last - first)))
-    grain = DAY if room >= 2 * DAY else 1
+    grain = DAY if room >= 2 * DAY else 1000 if room >= 2000 else 1  # SQL counts microseconds
     test = (last - room) // grain * grain
     val = (test - room) // grain * grain
     if val - first < room:
@@ -49,6 +53,16 @@ def propose(first: int, last: int, lag: int) -> Splits:
             "shorten the horizon, or give val_timestamp and test_timestamp",
         )
     return Splits(val, test, is_proposed=True)
+
+
+def no_times(what: str, possible: Sequence[Possible]) -> TimeError:
+    """Returns the error of a database without times: it names what may be one, and the line for the best."""
+    times = sorted((g for g in possible if g.fact == "time_col"), key=lambda g: -g.confidence)
+    if not times:
+        return TimeError("T10", what, "name a time_col in the schema file")
+    shown = "; ".join(f"{g.table}.{g.columns[0]} ({g.confidence:.0%}: {g.why})" for g in times[:3])
+    fix = f"if that is when its rows became known, write {times[0].line} in the schema file"
+    return TimeError("T10", f"{what}. Possible, but not certain: {shown}", fix)
 
 
 def forecast_times(
@@ -86,6 +100,17 @@ def forecast_times(
         )
     end = min(start + horizon * (num_eval_times - 1), limit - lag)
     return _steps(start, end, horizon)
+
+
+def most_windows(splits: Splits, horizon: int, span: tuple[int, int], known_after: int) -> int:
+    """Returns how many windows fit into both validation and test; at least one, which may prove too many."""
+    try:
+        return min(
+            len(forecast_times(split, splits, horizon, _MOST_WINDOWS, span, known_after))
+            for split in ("val", "test")
+        )
+    except TimeError:
+        return 1  # said where labels are made
 
 
 def past_label_times(

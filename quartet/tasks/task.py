@@ -17,15 +17,33 @@ from numpy.typing import NDArray
 from quartet.causal import visible
 from quartet.config import Protocol
 from quartet.database import Database, digest_column, read_yaml
-from quartet.errors import TaskError, TimeError, UsageError, did_you_mean, examples
+from quartet.errors import QueryError, TaskError, TimeError, UsageError, did_you_mean, examples
 from quartet.findings import Finding, Findings
 from quartet.tasks.binding import OnEarlySeed, to_seeds
 from quartet.tasks.checks import lint
-from quartet.tasks.labels import LabelColumns, column_labels, forecast_labels, label_times, read_labels
+from quartet.tasks.labels import (
+    LabelColumns,
+    column_labels,
+    forecast_labels,
+    has_label,
+    label_times,
+    labels_at,
+    read_labels,
+)
 from quartet.tasks.past_labels import KNOWN_LABELS, past_label_seeds, with_past_labels
+from quartet.tasks.query import is_query, query_place, read_query
 from quartet.tasks.seeds import Seeds, Target
 from quartet.tasks.spec import TaskSpec, spec_from_dict
-from quartet.tasks.splits import SPLITS, Split, Splits, propose, split_of_labels
+from quartet.tasks.splits import (
+    ENOUGH_ROWS,
+    SPLITS,
+    Split,
+    Splits,
+    most_windows,
+    no_times,
+    propose,
+    split_of_labels,
+)
 from quartet.tasks.vault import Vault
 from quartet.times import parse_instant, show_instant, show_length, to_utc
 
@@ -69,17 +87,22 @@ class Task:
     ) -> Task:
         """Loads a task by the name under which it is stored with the database, from a YAML file, or from a dict.
 
-        `regenerate` makes the labels again from the database instead of reading the stored ones.
+        A text that begins with PREDICT is a query (docs/query.md). `regenerate` makes the labels again from the
+        database instead of reading the stored ones.
         """
         _check_type(database, Database, "the database")
         _check_type(
             definition, (str, Path, Mapping), "the task", "give a name, the path of a YAML file, or a dict"
         )
-        if isinstance(definition, Mapping):
-            spec, folder = spec_from_dict(definition, "the task"), Path()
-        else:
+        if isinstance(definition, str) and is_query(definition):
+            definition = {"query": definition}
+        folder, manifest, where = Path(), definition, "the task"
+        if not isinstance(manifest, Mapping):
             path = _manifest_path(database, str(definition))
-            spec, folder = spec_from_dict(read_yaml(path), str(path)), path.parent
+            folder, manifest, where = path.parent, read_yaml(path), str(path)
+        if manifest.get("query"):
+            return Task._from_query(database, manifest, on_early_seed)
+        spec = spec_from_dict(manifest, where)
         is_stored = not regenerate and not isinstance(definition, Mapping)
         files: dict[Split, Path] = {split: folder / f"{split}.parquet" for split in SPLITS}
         stored = {split: file for split, file in files.items() if is_stored and file.is_file()}
@@ -90,8 +113,38 @@ class Task:
     @staticmethod
     def from_sql(database: Database, on_early_seed: OnEarlySeed = "error", **definition: Any) -> Task:
         """Makes a forecast task from SQL and a horizon, in the words of the manifest (see `spec.py`)."""
+        if definition.get("query"):
+            return Task._from_query(database, definition, on_early_seed)
         spec = spec_from_dict({"kind": "forecast", **definition}, "the task")
         return Task.of(spec, database, on_early_seed=on_early_seed)
+
+    @staticmethod
+    def _from_query(database: Database, manifest: Mapping[str, Any], on_early_seed: OnEarlySeed) -> Task:
+        """Makes the task of a query, with as many windows in validation and test as their scores need."""
+        _check_type(database, Database, "the database")
+        spec = read_query(str(manifest["query"]), database, manifest).spec
+        task = Task.of(spec, database, on_early_seed=on_early_seed)
+        if spec.kind != "forecast" or database.span is None:
+            return task
+        if task.splits.val % 1000 or task.splits.test % 1000:
+            cut_offs = f"{show_instant(task.splits.val)} and {show_instant(task.splits.test)}"
+            raise TimeError(
+                "T12", f"the cut-offs {cut_offs} are finer than SQL counts", "give whole microseconds"
+            )
+        labels = labels_at(spec, database, np.array([task.splits.val]), task.splits.test)
+        if not labels.num_rows:
+            raise QueryError(
+                "Q09",
+                f"nobody is asked about at {show_instant(task.splits.val)}, when validation begins",
+                "loosen the WHERE, or move val_timestamp",
+                query_place(spec.query, "where"),
+            )
+        if manifest.get("num_eval_timestamps") is None:
+            possible = most_windows(task.splits, spec.horizon, database.span, spec.known_after)
+            num_labels = pc.sum(has_label(labels[spec.target_col])).as_py() or 0
+            wanted = max(1, min(possible, -(-ENOUGH_ROWS // max(num_labels, 1))))
+            task = replace(task, spec=replace(spec, num_eval_times=wanted))
+        return task
 
     @staticmethod
     def from_labels(
@@ -113,7 +166,9 @@ class Task:
         _check_type(database, Database, "the database")
         _check_choice(on_early_seed, get_args(OnEarlySeed), "on_early_seed")
         for table in filter(None, (spec.entity_table, spec.item_table)):
-            database[table]  # an unknown table is an error with a suggestion
+            database = database.with_entity(table)  # made from distinct values, or an error with a suggestion
+        entity, item = database.entity_name(spec.entity_table), database.entity_name(spec.item_table)
+        spec = replace(spec, entity_table=entity or spec.entity_table, item_table=item or spec.item_table)
         if labels is not None:
             columns = LabelColumns.of(spec, database[spec.entity_table])
             labels = columns.select(labels, f'the label table of task "{spec.name}"')
@@ -193,7 +248,7 @@ class Task:
         def short(content: bytes) -> str:
             return hashlib.sha256(content).hexdigest()[:16]
 
-        undecisive = {"name", "description", "labels", "val_timestamp", "test_timestamp"}
+        undecisive = {"name", "description", "labels", "val_timestamp", "test_timestamp", "query"}
         parts = {
             each.name: short(repr(getattr(self.spec, each.name)).encode())
             for each in fields(self.spec)
@@ -224,7 +279,8 @@ class Task:
     @cached_property
     def _checked(self) -> Findings:
         left_out = [finding for split in SPLITS for finding in self.findings(split)]
-        return Findings([*left_out, *lint(self)])
+        made = [finding for finding in self.full_database.findings if finding.code == "S22"]
+        return Findings([*made, *left_out, *lint(self)])
 
     def seeds(self, split: Split) -> Seeds:
         """Returns the seeds of a split. Those of test come without targets, which stay in the vault."""
@@ -389,7 +445,9 @@ def _splits(spec: TaskSpec, database: Database, labels: pa.Table | None) -> Spli
             raise TaskError("L01", f'task "{spec.name}" has neither labels nor cut-offs', "give label rows")
         span = int(time.min()), int(time.max())
     if span is None:
-        raise TimeError("T10", f'task "{spec.name}" has no cut-offs, and no table has a time column')
+        raise no_times(
+            f'task "{spec.name}" has no cut-offs, and no table has a time column', database.possible
+        )
     return propose(*span, spec.lag)
 
 

@@ -1,0 +1,177 @@
+"""Names of a query as tables, columns and kinds of values; what does not fit is an error at its place."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import pyarrow as pa
+
+from quartet.database import Database, Table
+from quartet.errors import QuartetError, did_you_mean
+from quartet.tasks.labels import known_column
+from quartet.tasks.query.tree import Aggregation, Comparison, Condition, Name, Query, Reference, terms
+from quartet.times import parse_instant
+
+Kind = Literal["number", "truth", "text", "time", "other"]
+_TEXT_TESTS = ("LIKE", "CONTAINS", "STARTS", "ENDS")
+_KINDS = {
+    "number": "numbers",
+    "truth": "truth values",
+    "text": "text",
+    "time": "times",
+    "other": "of a mixed type",
+}
+
+
+class Catalogue:
+    """The tables of a database, asked by the names that a query writes."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+
+    def table(self, name: Name) -> Table:
+        tables = {known.lower(): known for known in self.database.tables}
+        if name.text in self.database.tables:
+            return self.database[name.text]
+        if name.text.lower() not in tables:
+            meant = did_you_mean(name.text, self.database.tables)
+            raise name.span.error("Q02", f'there is no table "{name.text}"{meant}', "correct the name")
+        return self.database[tables[name.text.lower()]]
+
+    def column(self, reference: Reference) -> str:
+        table = self.table(reference.table)
+        assert reference.column is not None
+        columns = {known.lower(): known for known in table.data.column_names}
+        name = reference.column
+        if name.text in table.data.column_names:
+            return name.text
+        if name.text.lower() not in columns:
+            meant = did_you_mean(name.text, table.data.column_names)
+            elsewhere = [
+                t for t, other in self.database.tables.items() if name.text in other.data.column_names
+            ]
+            fix = f"{elsewhere[0]} has one of that name" if elsewhere else "correct the name"
+            raise name.span.error("Q02", f'table "{table.name}" has no column "{name.text}"{meant}', fix)
+        return str(columns[name.text.lower()])
+
+    def kind(self, reference: Reference) -> Kind:
+        """Returns what a column holds."""
+        kind = self.table(reference.table).data[self.column(reference)].type
+        if pa.types.is_boolean(kind):
+            return "truth"
+        if pa.types.is_integer(kind) or pa.types.is_floating(kind):
+            return "number"
+        if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_null(kind):
+            return "text"
+        return "time" if pa.types.is_timestamp(kind) else "other"
+
+    def is_float(self, reference: Reference) -> bool:
+        return bool(pa.types.is_floating(self.table(reference.table).data[self.column(reference)].type))
+
+    def entity(self, query: Query) -> tuple[Table, str]:
+        """Returns the entity table of a query and its key, which the query must name."""
+        table, reference = self.table(query.entity.table), query.entity
+        if len(table.primary_key) != 1:
+            has = f"the key {', '.join(table.primary_key)}" if table.primary_key else "no primary key"
+            what = f'"{table.name}" has {has}: predictions need a key of one column'
+            raise reference.span.error("Q06", what, f"give {table.name} a pkey in the schema file")
+        key = table.primary_key[0]
+        if reference.column is None or self.column(reference) != key:
+            what = f'{reference.span} is not the key of "{table.name}"'
+            raise reference.span.error("Q06", what, f"write FOR EACH {table.name}.{key}")
+        return table, key
+
+    def value(self, aggregation: Aggregation) -> Kind:
+        """Returns what kind of value an aggregation has; one that does not fit its column is an error."""
+        function, of = aggregation.function, aggregation.of
+        if of.column is None and function != "COUNT":
+            fix = f"name a column: {function}({of.table.text}.column, ...)"
+            raise of.span.error("Q05", f"{function} needs a column; only COUNT counts rows", fix)
+        kind = self.kind(of) if of.column is not None else "number"
+        if kind == "other":
+            fix = "choose a column of plain values"
+            raise of.span.error("Q05", f"{of.span} holds values that no query reads", fix)
+        if function in ("COUNT", "COUNT_DISTINCT"):
+            return "number"
+        is_fit = kind in ("number", "truth") or (function in ("MIN", "MAX") and kind == "time")
+        if function in ("SUM", "AVG", "MIN", "MAX") and not is_fit:
+            fix = "choose a column of numbers, or use COUNT_DISTINCT, FIRST or LAST"
+            raise of.span.error("Q05", f"{of.span} holds {_KINDS[kind]}, which {function} cannot take", fix)
+        return "number" if function in ("SUM", "AVG", "MIN", "MAX") and kind == "truth" else kind
+
+    def check_window(self, aggregation: Aggregation, is_target: bool) -> None:
+        """Refuses windows that look the wrong way, and windows of a table whose rows have no time."""
+        window, table = aggregation.window, self.table(aggregation.of.table)
+        if window is None:
+            if is_target:
+                fix = f"add one: {aggregation.function}({aggregation.of.span}, 0, 30, days)"
+                raise aggregation.span.error("Q04", "the target has no window of time", fix)
+            return
+        if known_column(table) is None:
+            possible = [p for p in self.database.possible if p.table == table.name and p.fact == "time_col"]
+            times = [name for name, column in _times(table)]
+            column = possible[0].columns[0] if possible else times[0] if times else "COLUMN"
+            fix = f"say when its rows were known, in a schema file: tables: {{{table.name}: {{time_col: {column}}}}}"
+            what = f'"{table.name}" has no time column, so no window of its rows can be told'
+            raise aggregation.span.error("Q07", what, fix)
+        if is_target and (window.start is None or window.start < 0):
+            what = (
+                "the window of the target looks back: what is known at the prediction time is not predicted"
+            )
+            raise window.span.error(
+                "Q04", what, "begin at 0 or later; conditions on the past belong after WHERE"
+            )
+        if not is_target and window.end > 0:
+            what = "WHERE looks ahead: who is asked about must be known at the prediction time"
+            raise window.span.error("Q04", what, "end the window at 0 or before")
+
+    def check_comparison(self, comparison: Comparison, kind: Kind) -> None:
+        """Refuses a comparison with constants of another kind."""
+        operator, span = comparison.operator, comparison.span
+        if kind == "other" and operator != "NULL":
+            what = f"{comparison.term.span} holds values {_KINDS[kind]}"
+            raise span.error("Q05", what, "ask IS NULL, or choose another column")
+        if operator in _TEXT_TESTS and kind != "text":
+            raise span.error(
+                "Q05", f"{comparison.term.span} holds {_KINDS[kind]}, not text", "use = < > or IN"
+            )
+        for constant in comparison.constants:
+            is_number = isinstance(constant, (int, float))
+            if kind == "number" and (not is_number or isinstance(constant, bool)):
+                fix = "give a number without quotes"
+                raise span.error("Q05", f"{comparison.term.span} holds numbers, {constant!r} is none", fix)
+            if kind == "truth" and constant not in (0, 1):
+                fix = "write TRUE or FALSE"
+                raise span.error(
+                    "Q05", f"{comparison.term.span} holds truth values, {constant!r} is none", fix
+                )
+            if kind == "text" and not isinstance(constant, str):
+                fix = f"write it in quotes: '{constant}'"
+                raise span.error("Q05", f"{comparison.term.span} holds text, {constant!r} is none", fix)
+            if kind == "time":
+                try:
+                    parse_instant(str(constant), "the query")
+                except QuartetError:
+                    fix = "write it as '2024-01-31' or '2024-01-31 12:00:00'"
+                    raise span.error("Q05", f"{constant!r} is no time", fix) from None
+
+    def check_condition(self, condition: Condition | None) -> None:
+        """Refuses a condition in which a value stands alone, without a comparison."""
+        if isinstance(condition, (Aggregation, Reference)):
+            fix = f"compare it, e.g. {condition.span} > 0 or {condition.span} IS NOT NULL"
+            raise condition.span.error("Q05", f"{condition.span} is a value, not a condition", fix)
+        for part in getattr(condition, "parts", ()):
+            self.check_condition(part)
+        for term in terms(condition):
+            if isinstance(term, Aggregation):
+                self.check_condition(term.where)
+                for inner in terms(term.where):
+                    if isinstance(inner, Aggregation):
+                        fix = "compare columns of the rows that are aggregated"
+                        raise inner.span.error("Q08", "an aggregation inside another is not supported", fix)
+            elif term.column is None:
+                raise term.span.error("Q05", f"{term.span} is no column", "name a column")
+
+
+def _times(table: Table) -> list[tuple[str, pa.DataType]]:
+    return [(f.name, f.type) for f in table.data.schema if pa.types.is_timestamp(f.type)]

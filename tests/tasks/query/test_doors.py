@@ -1,0 +1,168 @@
+"""A query is a task by every door: in Python, in a task file, as SQL written down, in a record, in every verb."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from quartet.database import Database
+from quartet.errors import UsageError
+from quartet.tasks import SPLITS, Task, TaskRecord, is_query, task_yaml
+from tests.tasks.small import CHURN, small_shop, write_small_shop
+from tests.trained import invoke
+
+QUERY = (
+    "PREDICT COUNT(orders.*, 0, 10, days) = 0\n"
+    "FOR EACH customers.customer WHERE COUNT(orders.*, -30, 0, days) > 0"
+)
+NAMED = {"name": "churn", "target_col": "churned", "num_eval_timestamps": 1}
+
+
+def rows(task: Task) -> list[object]:
+    return [task.label_rows(split).to_pydict() for split in SPLITS]
+
+
+def test_a_query_says_the_task_that_sql_says(tmp_path: Path) -> None:
+    shop = small_shop()
+    (tmp_path / "churn.yaml").write_text(yaml.safe_dump({"query": QUERY, **NAMED}))
+    wanted = rows(Task.from_sql(shop, **CHURN))
+    for task in (
+        shop.query(QUERY, **NAMED),
+        shop.task(QUERY, **NAMED),
+        shop.task(query=QUERY, **NAMED),
+        Task.load(shop, {"query": QUERY, **NAMED}),
+        Task.load(shop, tmp_path / "churn.yaml"),
+    ):
+        assert rows(task) == wanted
+        assert task.spec.query == QUERY
+        assert task.name == "churn"
+    assert not shop.query(QUERY).check()
+
+
+def test_what_follows_from_a_query() -> None:
+    spec = small_shop().query(QUERY).spec
+    assert spec.name == "customers-no-orders-10-days"
+    assert (spec.entity_table, spec.entity_col, spec.time_col) == ("customers", "customer", "timestamp")
+    assert (spec.target_col, spec.type, spec.kind) == (
+        "no_orders_10_days",
+        "binary_classification",
+        "forecast",
+    )
+    assert spec.num_eval_times == 3  # windows of ten days in thirty
+
+
+@pytest.mark.parametrize(
+    ("target", "name", "kind"),
+    [
+        ("COUNT(orders.*, 0, 10)", "count_orders_10_days", "regression"),
+        ("COUNT(orders.*, 0, 3, weeks) > 0", "any_orders_3_weeks", "binary_classification"),
+        (
+            "SUM(orders.amount, 0, 1, month) >= 50",
+            "sum_orders_amount_from_50_1_months",
+            "binary_classification",
+        ),
+        ("LAST(orders.customer, 0, 10)", "last_orders_customer_10_days", "multiclass_classification"),
+        ("COUNT(orders.*, 0, 10) CLASSIFY", "count_orders_10_days", "multiclass_classification"),
+    ],
+)
+def test_names_and_types(target: str, name: str, kind: str) -> None:
+    spec = small_shop().query(f"PREDICT {target} FOR EACH customers.customer").spec
+    assert (spec.target_col, spec.type) == (name, kind)
+
+
+def test_a_month_is_as_long_as_the_longest() -> None:
+    spec = small_shop().query("PREDICT COUNT(orders.*, 0, 1, month) FOR EACH customers.customer").spec
+    assert spec.horizon == 31 * 86_400 * 10**9
+
+
+def test_a_written_task_gives_the_same_labels_and_is_the_same_task(tmp_path: Path) -> None:
+    shop = small_shop()
+    for query in (
+        QUERY,
+        "PREDICT AVG(orders.amount, 0, 10) FOR EACH customers.customer WHERE customers.customer LIKE 'C_%'",
+        "PREDICT LIST_DISTINCT(orders.customer, 0, 10) RANK TOP 3 FOR EACH customers.customer",
+        "PREDICT orders.amount FOR EACH orders.order",
+    ):
+        task = shop.query(query)
+        (tmp_path / "task.yaml").write_text(task_yaml(task))
+        again = Task.load(shop, tmp_path / "task.yaml")
+        assert rows(again) == rows(task)
+        assert again.definition == task.definition
+        assert again.spec.population == task.spec.population
+
+
+def test_rows_without_a_label_are_counted_not_refused() -> None:
+    task = small_shop().query(
+        "PREDICT AVG(orders.amount WHERE orders.amount > 60, 0, 10) FOR EACH customers.customer"
+    )
+    [finding] = task.findings("train")
+    assert finding.code == "L08"
+    assert finding.count == task.label_rows("train").num_rows - len(task.seeds("train")) > 400
+
+
+def test_a_record_keeps_query_and_population() -> None:
+    task = small_shop().query(QUERY)
+    record = TaskRecord.from_dict(json.loads(json.dumps(TaskRecord.of(task).to_dict())))
+    assert record.spec == task.spec
+    assert "SELECT" in record.spec.population
+    again = record.reopen(task.full_database)
+    assert again.digest == task.digest
+    assert rows(again) == rows(task)
+
+
+def test_white_space_and_comments_make_no_other_task() -> None:
+    shop = small_shop()
+    other = shop.query("-- who leaves?\n" + QUERY.replace("\n", "   "))
+    assert other.definition == shop.query(QUERY).definition
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [(QUERY, True), ("predict\tx", True), ("/* a */ -- b\n PREDICT a.b FOR EACH a.id", True), ("predict.yaml", False),
+     ("predictions", False), ("churn", False), ("", False)],
+)  # fmt: skip
+def test_what_is_a_query(text: str, expected: bool) -> None:
+    assert is_query(text) is expected
+
+
+def test_a_query_takes_no_labels() -> None:
+    with pytest.raises(UsageError, match="fields of a task besides"):
+        small_shop().task(QUERY, labels="labels.csv")
+
+
+def test_the_verb_query(tmp_path: Path) -> None:
+    source = write_small_shop(tmp_path / "shop")
+    shown = invoke("query", str(source), QUERY)
+    for part in (
+        "customers-no-orders-10-days",
+        "COUNT(orders.*, -30, 0, days) > 0",
+        "roc_auc",
+        "positive",
+        "3 in val",
+    ):
+        assert part in shown, shown
+    assert invoke("query", str(source), QUERY, "--sql").count("SELECT t.timestamp") == 5
+    file = tmp_path / "tasks" / "churn.yaml"
+    invoke("query", str(source), QUERY, "--write-task", str(file), "--name", "leaves", "--windows", "1")
+    loaded = Task.load(Database.load(source), file)
+    assert (loaded.name, loaded.spec.num_eval_times) == ("leaves", 1)
+    assert "leaves" in invoke("task", str(source), str(file))
+
+
+def test_verbs_that_take_a_task_take_a_query(tmp_path: Path) -> None:
+    source = write_small_shop(tmp_path / "shop")
+    assert "customers-no-orders-10-days" in invoke("task", str(source), QUERY)
+
+
+def test_the_verb_ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = write_small_shop(tmp_path / "shop")
+    monkeypatch.chdir(tmp_path)
+    query = QUERY.replace("FOR EACH customers.customer", "FOR customers.customer IN (1, 2)")
+    words = ["--model", "lightgbm", "--time-limit", "1m", "--out", "scores.csv"]
+    shown = invoke("ask", str(source), query, *words)
+    assert "roc_auc" in shown
+    assert len((tmp_path / "scores.csv").read_text().splitlines()) == 3
+    assert (tmp_path / "runs" / "latest").exists()

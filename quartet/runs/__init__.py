@@ -3,10 +3,11 @@
 from quartet.runs.checkpoint import Checkpoint
 from quartet.runs.evaluate import Evaluation, evaluation_file, score_on_test
 from quartet.runs.leakcheck import LeakReport, leakcheck
-from quartet.runs.live import LiveModel, Predictions, prediction_writer
+from quartet.runs.live import LiveModel
 from quartet.runs.model import Ensemble, TrainedModel, fit, load
+from quartet.runs.predictions import Predictions, prediction_writer
 from quartet.runs.run import Run
-from quartet.runs.show import JsonTraining, ProgressView, TrainingView, predictions_grid
+from quartet.runs.show import JsonTraining, ProgressView, TrainingView
 
 __all__ = [
     "Checkpoint",
@@ -25,6 +26,5 @@ __all__ = [
     "leakcheck",
     "load",
     "prediction_writer",
-    "predictions_grid",
     "score_on_test",
 ]

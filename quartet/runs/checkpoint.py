@@ -3,6 +3,7 @@
     model.json             recipe, task, keys and links of the data, what the outputs mean
     features.json          statistics of the features; those in arrays are in
     features.safetensors
+    drift.json             how some columns were distributed in training
     weights.safetensors …  what the model itself writes: weights, or trees
     checksums.json         SHA-256 of each of the others
 
@@ -27,11 +28,12 @@ from quartet.evaluation import Calibration
 from quartet.features import FeatureStatistics
 from quartet.machine import check_checksums, intact, new_folder, write_checksums
 from quartet.registry import model_row
+from quartet.runs.drift import Drift
 from quartet.tasks import TaskRecord
 from quartet.training import Model, Output, output_from_dict, output_to_dict
 
 _VERSION = 2
-_MODEL, _STATISTICS, _ARRAYS = "model.json", "features.json", "features.safetensors"
+_MODEL, _STATISTICS, _ARRAYS, _DRIFT = "model.json", "features.json", "features.safetensors", "drift.json"
 _AGAIN = "train again, or copy it again"
 
 
@@ -47,12 +49,25 @@ class Checkpoint:
     best_epoch: int
     validation: float  # the task's main metric, by which the model was selected
     calibration: Calibration | None = None
+    drift: Drift | None = None
 
     @cached_property
     def features_key(self) -> str:
         """Returns a digest of the statistics: models with equal ones read the same features."""
         arrays = {name: hashlib.sha256(a.tobytes()).hexdigest() for name, a in self.statistics.arrays.items()}
         return hashlib.sha256(json.dumps([self.statistics.to_dict(), arrays]).encode()).hexdigest()
+
+    @cached_property
+    def key(self) -> str:
+        """Returns the task's name and a short digest: what the model is called where it has no run."""
+        told = [
+            self.recipe.to_dict(),
+            self.task.fingerprint,
+            self.best_epoch,
+            self.validation,
+            self.features_key,
+        ]
+        return f"{self.task.name}-{hashlib.sha256(json.dumps(told, default=str).encode()).hexdigest()[:8]}"
 
     def scores(self, logits: NDArray[np.float64]) -> NDArray[np.float64]:
         """Returns the scores of (S, outputs) logits; an error where the model has none."""
@@ -78,6 +93,8 @@ class Checkpoint:
             (fresh / _MODEL).write_text(json.dumps(about, indent=1), encoding="utf-8")
             (fresh / _STATISTICS).write_text(json.dumps(self.statistics.to_dict()), encoding="utf-8")
             save_file(dict(self.statistics.arrays), fresh / _ARRAYS)
+            if self.drift is not None:
+                (fresh / _DRIFT).write_text(json.dumps(self.drift.to_dict()), encoding="utf-8")
             self.model.save(fresh)
             write_checksums(fresh)
 
@@ -109,7 +126,7 @@ class Checkpoint:
             )
         recipe, output = Recipe().changed(**about["recipe"]), output_from_dict(about["output"])
         statistics = json.loads((folder / _STATISTICS).read_text(encoding="utf-8"))
-        calibration = about["calibration"]
+        calibration, drift = about["calibration"], folder / _DRIFT
         if not np.isfinite([*(calibration or {}).values()]).all():
             raise ValueError("a calibration without finite numbers")
         return Checkpoint(
@@ -121,4 +138,5 @@ class Checkpoint:
             about["best_epoch"],
             about["validation"],
             Calibration(**calibration) if calibration else None,
+            Drift.from_dict(json.loads(drift.read_text(encoding="utf-8"))) if drift.is_file() else None,
         )

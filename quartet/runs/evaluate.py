@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from quartet.config import Protocol
 from quartet.drawing import Bin, reliability_svg, rendered
-from quartet.errors import UsageError
+from quartet.errors import QuartetError, UsageError
 from quartet.evaluation import Measure, calibration_bins, fit_rules, main_metric, measures
 from quartet.features import FeatureTable
 from quartet.findings import warning
@@ -175,6 +175,34 @@ def too_good(task: Task, model: EvaluationRow, rules: Sequence[EvaluationRow], f
     text = f"{metric} {own.value:.4f} where the best rule has {best:.4f}: a leak is likelier than so good a model"
     fix = "check whether these columns are known at t (quartet inspect, quartet task)"
     return str(warning("L25", task.name, f"{text}. It rests on {', '.join(columns)}", fix=fix))
+
+
+def quality(members: Sequence[tuple[Checkpoint, Run | None]]) -> str:
+    """Returns in a line how good a model was on test, beside the best rule, if it was evaluated; else on validation."""
+    checkpoint, run = members[0]
+    metric = main_metric(checkpoint.task.type)
+    if len(members) > 1:
+        values = ", ".join(f"{member.validation:.4f}" for member, _ in members)
+        return f"On validation each alone had {metric} {values}"
+    for split in ("test", "val"):
+        kept = sorted(run.folder.glob(evaluation_file(split, "*"))) if run else []
+        own = [path for path in kept if path.name == evaluation_file(split, checkpoint.recipe.protocol)]
+        for path in (*own, *kept):
+            try:
+                told = Run(path.parent).read(path.name)
+                rows = {row["name"]: Measure(**row["measures"][metric]) for row in told["rows"]}
+                model, *others = rows
+                rules = [
+                    name for name in others if not name.startswith("- ") and rows[name].value is not None
+                ]
+                sign = 1 if rows[model].higher_is_better else -1
+                best = max(rules, key=lambda name: sign * float(rows[name].value or 0), default=None)
+                beside = f'; the best rule, "{best}", had {rows[best]}' if best else ""
+                where = f"{'test' if split == 'test' else 'validation'} ({told['protocol']})"
+                return f"On {where} the model had {metric} {rows[model]}{beside}"
+            except (QuartetError, KeyError, TypeError, ValueError):
+                continue  # a file that is not as it was written tells nothing
+    return f"On validation the model had {metric} {checkpoint.validation:.4f}; `quartet evaluate` judges it on test"
 
 
 def score_on_test(run: Run, task: Task) -> tuple[str, float]:

@@ -85,7 +85,10 @@ class _World:
 
     def rows(self, table: str, rows: _Rows) -> _Rows:
         """Returns where rows of the original table stand here."""
-        return np.flatnonzero(self.origin[table] >= 0)[np.searchsorted(self.origin[table], rows)]
+        kept = np.flatnonzero(
+            self.origin[table] >= 0
+        )  # in the original order, whatever stands between and behind
+        return kept[np.searchsorted(self.origin[table][kept], rows)]
 
 
 def leakcheck(

@@ -7,10 +7,8 @@ new entities, new categories. What the model cannot read is an error that names 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
 from datetime import date
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,63 +16,18 @@ from numpy.typing import NDArray
 
 from quartet.causal import visible
 from quartet.database import Database, KeyColumn, Table
-from quartet.drawing import rendered
 from quartet.errors import TaskError, TimeError, UsageError, examples
 from quartet.features import FeatureTable
+from quartet.findings import Finding
 from quartet.listener import SILENT, Listener
-from quartet.machine import as_path, new_file
 from quartet.runs.checkpoint import Checkpoint
-from quartet.runs.show import predictions_grid
-from quartet.tasks import Seeds, early_text
-from quartet.times import NEVER, STATIC, parse_instant, to_arrow
+from quartet.runs.drift import drift_finding, time_findings
+from quartet.runs.predictions import Predictions, headline, prediction_table
+from quartet.tasks import EVERYONE, Population, Seeds, early_text, population_at
+from quartet.times import NEVER, STATIC, parse_instant, show_length
 from quartet.training import View
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-_OURS = ("name", "time", "predicted", "score", "calibrated")  # and `score_` with a class
-
 Times = str | int | date | Sequence[str | int | date]
-
-
-@dataclass(frozen=True, eq=False)
-class Predictions:
-    """Scores as a table: a row for each entity and time, with its key, its name, `score` and `calibrated`."""
-
-    table: pa.Table
-
-    def __len__(self) -> int:
-        return int(self.table.num_rows)
-
-    def __str__(self) -> str:
-        return rendered(predictions_grid(self.table))
-
-    __repr__ = __str__
-
-    def to_arrow(self) -> pa.Table:
-        return self.table
-
-    def to_pandas(self) -> pd.DataFrame:
-        return self.table.to_pandas()
-
-    def write(self, path: str | Path) -> None:
-        """Writes the table to a .parquet or .csv file."""
-        writer = prediction_writer(as_path(path, "the file"))
-        with new_file(Path(path)) as fresh:
-            writer(self.table, fresh)
-
-
-def prediction_writer(path: str | Path) -> Any:
-    """Returns what writes a table to a file of that kind; an error where there is none."""
-    import pyarrow.csv as csv
-    import pyarrow.parquet as pq
-
-    writers = {".parquet": pq.write_table, ".csv": csv.write_csv}
-    if Path(path).suffix not in writers:
-        raise UsageError(
-            "C02", f'scores cannot be written as "{Path(path).suffix}"', "name a .parquet or .csv file"
-        )
-    return writers[Path(path).suffix]
 
 
 class LiveModel:
@@ -87,6 +40,8 @@ class LiveModel:
         labels: pa.Table | None = None,
         device: str = "cpu",
         listener: Listener = SILENT,
+        quality: str = "",
+        name: str = "",
     ) -> None:
         if not isinstance(database, Database):
             raise UsageError(
@@ -94,7 +49,10 @@ class LiveModel:
                 f"a model is bound to a database, got {type(database).__name__}",
                 "open it first: quartet.open(source)",
             )
+        for member in members:
+            database = member.task.with_entities(database)
         self.members, self.database, self.labels, self.listener = tuple(members), database, labels, listener
+        self.quality, self.name = quality, name or " + ".join(member.key for member in self.members)
         for member in self.members:
             member.model.to(device)
         self.views: list[View] = []  # of each member
@@ -111,13 +69,19 @@ class LiveModel:
         return f"<LiveModel of {self.members[0].task.name} ({models}) on {self.database!r}>"
 
     def predict(
-        self, entities: Sequence[Any] | None = None, at: Times | None = None, listener: Listener | None = None
+        self,
+        entities: Sequence[Any] | None = None,
+        at: Times | None = None,
+        listener: Listener | None = None,
+        *,
+        everyone: bool = False,
     ) -> Predictions:
         """Returns scores of entities at times.
 
-        `entities` are keys of the entity table, by default all that are known then; `at` is one time, or one for each
-        entity, by default the last time of the database. A model with past labels sees those that are known by then:
-        the task's SQL or column tells them from the database.
+        `entities` are keys of the entity table, by default those whom the task asks about then, found from rows known
+        then (`population_at`); with `everyone`, all that are known. `at` is one time, or one for each entity, by
+        default the last time of the database. A model with past labels sees those that are known by then: the task's
+        SQL or column tells them from the database.
 
         The same question has the same bits. In the company of other entities a score may differ in its last ones:
         matrix kernels round by the shape of a batch.
@@ -125,26 +89,58 @@ class LiveModel:
         times = _instants(self.database, at)
         self.bind(int(times.max(initial=STATIC)))
         table = self.views[0].database[self.members[0].task.entity_table]
+        listener, asked = listener or self.listener, None
         if entities is None:
             if len(times) > 1:
                 raise UsageError(
                     "C02", "several times were given, but no entities", "give one entity for each time"
                 )
-            rows = np.flatnonzero(visible(table.known_at, np.full(table.num_rows, times[0])))
+            asked = self._population(int(times[0]), everyone)
+            rows = asked.rows
+        elif everyone:
+            raise UsageError("C02", "entities are given, and everyone is asked for", "leave one of them out")
         else:
             rows = _entity_rows(table, entities)
         if len(times) not in (1, len(rows)):
             raise UsageError(
                 "C02", f"{len(rows):,} entities and {len(times):,} times", "give one time, or one for each"
             )
-        times = np.broadcast_to(times, len(rows)).copy()
+        instants, times = times, np.broadcast_to(times, len(rows)).copy()
         early = ~visible(table.known_at[rows], times)
         if early.any():
             raise TimeError(
                 "T05", early_text(table, rows, times, early), "ask at later times, or leave them out"
             )
         logits = [self.logits(number, rows, times, listener) for number in range(len(self.members))]
-        return Predictions(prediction_table(table, rows, times, self.members, logits))
+        record = self.members[0].task
+        num_known = int(visible(table.known_at, int(instants[0])).sum()) if asked else 0
+        words = headline(record.spec, instants, len(rows), num_known, asked.words if asked else "")
+        findings = [*(asked.findings if asked else ()), *time_findings(record, instants)]
+        if asked is not None and asked.is_asked:  # others are no sample of those that the task asks about
+            findings += drift_finding(record.name, table.name, self._drifted(rows, times, logits))
+        listener.noticed(findings)
+        scores = prediction_table(table, rows, times, self.members, logits)
+        return Predictions(
+            scores, words, self.quality, self.name, show_length(record.horizon) if record.horizon else ""
+        )
+
+    def _population(self, time: int, everyone: bool) -> Population:
+        spec = self.members[0].task.spec
+        if everyone:
+            known = visible(self.database[spec.entity_table].known_at, time)
+            return Population(np.flatnonzero(known), EVERYONE)
+        is_strict = any(member.recipe.sampling.time_rule == "<" for member in self.members)
+        return population_at(spec, self.database, time, "<" if is_strict else "<=")
+
+    def _drifted(
+        self, rows: NDArray[np.int64], times: NDArray[np.int64], logits: Sequence[NDArray[np.float64]]
+    ) -> list[str]:
+        """Returns the columns in which those who are asked about are far from those of training, of all members."""
+        names = []
+        for member, view, own in zip(self.members, self.views, logits, strict=True):
+            seeds = Seeds(rows + view.database.offsets[view.entity_table], times, None)
+            names += member.drift.drifted(view, seeds, own) if member.drift else []
+        return names
 
     def logits(
         self, member: int, rows: NDArray[np.int64], times: NDArray[np.int64], listener: Listener | None = None
@@ -167,7 +163,8 @@ class LiveModel:
             upto = max(upto, self.database.span[1])
         databases: dict[Hashable, Database] = {}
         features: dict[Hashable, FeatureTable] = {}
-        views = []
+        views: list[View] = []
+        findings: list[Finding] = []
         for member in self.members:
             record, order, recipe = member.task, tuple(member.statistics.tables), member.recipe
             cut_offs = (record.val_timestamp, record.test_timestamp) if recipe.past_labels else None
@@ -176,61 +173,16 @@ class LiveModel:
                 databases[shown] = given = record.visible(self.database, order)
                 if recipe.past_labels:
                     databases[shown] = record.with_past_labels(self.database, upto, self.labels, order)
-                    for finding in databases[shown].findings[len(given.findings) :]:
-                        self.listener.finding(finding)
+                    findings += databases[shown].findings[len(given.findings) :]
             key = (shown, member.features_key)
             if key not in features:
                 features[key] = FeatureTable.encode(databases[shown], member.statistics)
                 if not recipe.past_labels:
                     record.check_structure(databases[shown])
-                for finding in features[key].findings:
-                    self.listener.finding(finding)
+                findings += features[key].findings
             views.append(View(databases[shown], features[key], record.spec, recipe))
+        self.listener.noticed(findings)
         self._upto, self.views = upto, views
-
-
-def prediction_table(
-    table: Table,
-    rows: NDArray[np.int64],
-    times: NDArray[np.int64],
-    members: Sequence[Checkpoint],
-    logits: Sequence[NDArray[np.float64]],
-    with_names: bool = True,
-) -> pa.Table:
-    """Returns the mean of the members' scores as a table, with calibrated ones where all members have them."""
-    columns = asked_columns(table, rows, times)
-    if with_names and table.name_column not in (None, *table.primary_key[:1]):
-        key = next(iter(columns))
-        columns = {key: columns[key], "name": table.data[table.name_column].take(pa.array(rows))} | columns
-    pairs = list(zip(members, logits, strict=True))
-    scores = _mean([member.scores(numbers) for member, numbers in pairs])
-    classes = members[0].task.classes
-    if classes is not None:
-        columns["predicted"] = pa.array([classes[place] for place in scores.argmax(1)])
-        columns |= {f"score_{c}": pa.array(scores[:, i]) for i, c in enumerate(classes)}
-        return pa.table(columns)
-    columns["score"] = pa.array(scores)
-    calibrated = [member.calibration(n[:, 0]) for member, n in pairs if member.calibration is not None]
-    if len(calibrated) == len(pairs):
-        columns["calibrated"] = pa.array(_mean(calibrated))
-    return pa.table(columns)
-
-
-def asked_columns(
-    table: Table, rows: NDArray[np.int64], times: NDArray[np.int64]
-) -> dict[str, pa.Array | pa.ChunkedArray]:
-    """Returns the first columns of predictions: the key of each entity, and the time at which it was asked about.
-
-    A key that is called like a column of ours is called by its table, too: `matches.score`.
-    """
-    key = table.primary_key[0] if table.primary_key else "row"
-    is_ours = key in _OURS or key.startswith("score_")
-    keys = table.data[key].take(pa.array(rows)) if table.primary_key else pa.array(rows)
-    return {f"{table.name}.{key}" if is_ours else key: keys, "time": to_arrow(times)}
-
-
-def _mean(parts: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
-    return parts[0] if len(parts) == 1 else np.mean(parts, axis=0)
 
 
 def _instants(database: Database, at: Times | None) -> NDArray[np.int64]:

@@ -21,7 +21,7 @@ from quartet.listener import Listener
 from quartet.machine import Processes, all_processes, as_path, choose_device, found_again, use_threads
 from quartet.registry import MODELS, model_row
 from quartet.runs.checkpoint import Checkpoint
-from quartet.runs.evaluate import Evaluation, evaluate
+from quartet.runs.evaluate import Evaluation, evaluate, quality
 from quartet.runs.live import LiveModel
 from quartet.runs.run import Run, latest_followed
 from quartet.runs.show import ProgressView, TrainingView
@@ -146,7 +146,16 @@ class TrainedModel:
         _check_type("listener", listener, (Listener, NoneType), _LISTENER_FIX)
         known: pa.Table | None = None if labels is None else read_labels(labels)
         checkpoints = [checkpoint for checkpoint, _ in self.members]
-        return LiveModel(checkpoints, database, known, choose_device(device), listener or ProgressView())
+        name = " + ".join(run.folder.name if run else checkpoint.key for checkpoint, run in self.members)
+        return LiveModel(
+            checkpoints,
+            database,
+            known,
+            choose_device(device),
+            listener or ProgressView(),
+            quality(self.members),
+            name,
+        )
 
 
 class Ensemble(TrainedModel):
@@ -238,8 +247,7 @@ def fit(
     recipe = recipe.changed(protocol=task.under(recipe.protocol).protocol)
     with all_processes(choose_device(device)) as processes, processes.first_speaks():
         checked = task.check() if run is None else ()
-        for finding in (*checked, *(past_label_findings(task.spec) if recipe.past_labels else ())):
-            listener.finding(finding)
+        listener.noticed([*checked, *(past_label_findings(task.spec) if recipe.past_labels else ())])
         for finding in checked:
             if finding.code == "S21":
                 raise SchemaError(finding.code, finding.message, finding.fix)
@@ -283,7 +291,8 @@ class _Recorder(Listener):
 
     def __init__(self, listener: Listener, run: Run, data: TrainingData, processes: Processes) -> None:
         self.listener, self.run, self.data, self.processes = listener, run, data, processes
-        self.finding, self.progress = listener.finding, listener.progress  # type: ignore[method-assign]
+        self.finding, self.noticed = listener.finding, listener.noticed  # type: ignore[method-assign]
+        self.progress = listener.progress  # type: ignore[method-assign]
         self.begin, self.step = listener.begin, listener.step  # type: ignore[method-assign]
         self.should_stop = listener.should_stop  # type: ignore[method-assign]
 

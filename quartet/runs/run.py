@@ -35,7 +35,8 @@ from quartet.evaluation import Calibration
 from quartet.listener import SILENT, Listener
 from quartet.machine import check_checksums, intact, new_file, write_checksums
 from quartet.runs.checkpoint import Checkpoint
-from quartet.runs.live import asked_columns, prediction_table
+from quartet.runs.drift import Drift
+from quartet.runs.predictions import asked_columns, prediction_table
 from quartet.tasks import Seeds, Split, Task, TaskRecord
 from quartet.training import Epoch, Fitted, TrainingData, View
 
@@ -170,7 +171,7 @@ class Run:
             calibration = Calibration.fit(logits["val"][:, 0], data.labels("val"))
         checkpoint = Checkpoint(
             model, data.recipe, data.output, data.features.statistics, self.task,
-            fitted.best.number, fitted.best.validation, calibration,
+            fitted.best.number, fitted.best.validation, calibration, Drift.of(data, model, logits) if is_done else None,
         )  # fmt: skip
         checkpoint.save(self.model_folder)
         (self.folder / "predictions").mkdir(exist_ok=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from rich.progress import TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table as Grid
 from rich.text import Text
 
-from quartet.drawing import cell, console, new_bar, new_grid, say
+from quartet.drawing import as_shown, cell, console, new_bar, new_grid, say
 from quartet.evaluation import Measure, main_metric, measures
 from quartet.findings import Finding
 from quartet.listener import Listener
@@ -26,7 +26,6 @@ from quartet.training import Epoch, Fitted, Member, Training, TrainingData, dura
 
 _SECONDS_BETWEEN_LINES = 30.0
 _WORTH_A_LINE = 2.0  # seconds of work that is over
-_MOST_PREDICTIONS = 10
 
 
 class ProgressView(Listener):
@@ -38,6 +37,10 @@ class ProgressView(Listener):
 
     def finding(self, finding: Finding) -> None:
         say(str(finding))
+
+    def noticed(self, findings: Iterable[Finding]) -> None:
+        for finding in as_shown(findings):
+            self.finding(finding)
 
     def progress(self, what: str, done: int, total: int) -> None:
         if self.is_quiet:
@@ -203,15 +206,13 @@ def evaluation_grid(
     return Group(grid, *(cell(text, "yellow") for text in warnings)) if warnings else grid
 
 
-def predictions_grid(table: pa.Table, most: int = _MOST_PREDICTIONS) -> Grid:
-    """Returns the highest scores; of several classes, where there is no one score, the first rows."""
-    has_score = "score" in table.column_names
-    ordered = table.sort_by([("score", "descending")]) if has_score else table
-    title = f"{table.num_rows:,} prediction{'' if table.num_rows == 1 else 's'}"
-    if table.num_rows > most:
-        title += f", the {'highest' if has_score else 'first'} {most}"
+def predictions_grid(table: pa.Table, num_all: int) -> Grid:
+    """Returns predictions that come first among so many, in their order."""
+    title = f"{num_all:,} prediction{'' if num_all == 1 else 's'}"
+    if 0 < table.num_rows < num_all:
+        title += f", the {'highest' if 'score' in table.column_names else 'first'} {table.num_rows:,}"
     right = tuple(name for name in table.column_names if name != "name")
     grid = new_grid(title, *table.column_names, right=right)
-    for row in ordered.slice(0, most).to_pylist():
+    for row in table.to_pylist():
         grid.add_row(*(cell(f"{v:.4f}" if isinstance(v, float) else v) for v in row.values()))
     return grid

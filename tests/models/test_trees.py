@@ -59,7 +59,8 @@ def test_there_is_one_epoch_with_the_figures_of_the_kept_scores(
     assert epoch.is_best
     assert 0 < epoch.loss < 2
     assert {path.name for path in model.run.model_folder.iterdir()} == {
-        "model.json", "trees.txt", "trees.json", "features.json", "features.safetensors", "checksums.json",
+        "model.json", "trees.txt", "trees.json", "features.json", "features.safetensors", "drift.json",
+        "checksums.json",
     }  # fmt: skip
 
 
@@ -151,9 +152,9 @@ def test_many_seeds_are_asked_some_at_a_time_with_the_same_bits(
     models: dict[str, TrainedModel], tasks: dict[str, Task], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     live, heard = models["regression"].on(tasks["regression"].full_database, listener=Heard()), Heard()
-    together = plain(live.predict(at="2023-09-01"))
+    together = plain(live.predict(at="2023-09-01", everyone=True))
     monkeypatch.setattr("quartet.training.data._ROWS_AT_ONCE", 15)
-    assert plain(live.predict(at="2023-09-01", listener=heard)).equals(together)
+    assert plain(live.predict(at="2023-09-01", everyone=True, listener=heard)).equals(together)
     assert heard.work == {"scores": [(15, 40), (15, 40), (10, 40)]}
 
 

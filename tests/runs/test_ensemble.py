@@ -164,5 +164,5 @@ def test_several_models_predict_together(
     words = [word for other in others for word in ("--with", other)]
     out = tmp_path / "scores.csv"
     invoke("predict", first, folder / "shop", "--at", AT, *words, "--out", out, "--threads", 1)
-    expected = load(*folders).on(task.full_database, listener=Heard()).predict(at=AT).table
+    expected = load(*folders).on(task.full_database, listener=Heard()).predict(at=AT).top().table
     assert np.array_equal(csv.read_csv(out)["score"].to_numpy(), expected["score"].to_numpy())

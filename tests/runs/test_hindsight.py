@@ -71,7 +71,7 @@ def test_a_run_keeps_the_schema_by_which_it_was_read(tmp_path: Path, monkeypatch
     Path("schema.yaml").unlink()
     before = invoke("evaluate", "runs/latest")
     assert "churn, test (frozen)" in before
-    assert "40 predictions" in invoke("predict", "runs/latest", "shop")
+    assert "40 predictions" in invoke("predict", "runs/latest", "shop", "--all")
     write(20)  # it has grown, and that is no reason to refuse
     told = run("evaluate", "runs/latest")
     assert told.stdout == before

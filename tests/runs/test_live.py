@@ -223,7 +223,7 @@ def test_keys_come_with_names_where_the_table_has_them(model: TrainedModel, shop
 
 def test_entities_and_times(model: TrainedModel, shop: Database) -> None:
     live = model.on(shop, listener=Heard())
-    everyone = live.predict(at="2023-06-01").table
+    everyone = live.predict(at="2023-06-01", everyone=True).table
     assert everyone.num_rows == 40
     two = live.predict(["C03", "C07"], at="2023-06-01").table
     scores = dict(zip(everyone["customer"].to_pylist(), everyone["score"].to_pylist(), strict=True))

@@ -1,0 +1,91 @@
+"""Predictions for now: who is asked about, what stands beside the scores, where they go, and when to doubt them."""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from quartet.database import Database
+from quartet.errors import UsageError
+from quartet.runs import Predictions, TrainedModel, fit
+from quartet.runs.drift import DriftColumn
+from quartet.times import parse_instant
+from tests.strategies import scrambled_future, without_future
+from tests.tasks.small import CHURN
+from tests.trained import TREES, Heard, opened, shop_tables
+
+pytestmark = pytest.mark.usefixtures("one_thread")  # sums in the same order: bits are compared here
+
+AT = "2023-09-01"
+
+
+@pytest.fixture(scope="module")
+def shop() -> Database:
+    return opened(shop_tables())
+
+
+@pytest.fixture(scope="module")
+def model(shop: Database, tmp_path_factory: pytest.TempPathFactory) -> TrainedModel:
+    folder = tmp_path_factory.mktemp("runs")
+    return fit(shop.task(CHURN), recipe=TREES, runs=folder, cache=folder / "cache", listener=Heard())
+
+
+@pytest.mark.parametrize("other", [without_future, scrambled_future])
+def test_later_rows_change_neither_who_is_asked_about_nor_the_scores(
+    other: object, model: TrainedModel, shop: Database
+) -> None:
+    raw = {name: table.data for name, table in shop.tables.items()}, shop.schema
+    for day in (AT, "2023-10-03"):
+        expected = model.on(shop, listener=Heard()).predict(at=day).top().table
+        assert 0 < expected.num_rows < 40
+        for rng_seed in range(3):
+            changed = Database.build(*other(raw, parse_instant(day, "day"), "<=", random.Random(rng_seed)))  # type: ignore[operator]
+            assert model.on(changed, listener=Heard()).predict(at=day).top().table.equals(expected)
+
+
+def test_the_highest_come_first_and_equal_ones_in_the_order_of_keys() -> None:
+    table = pa.table({"id": [3, 1, 2, 0], "time": [0, 0, 0, 0], "score": [0.5, 0.5, 0.9, 0.1]})
+    predictions = Predictions(table, "what", "how good")
+    assert predictions.top().table["id"].to_pylist() == [2, 1, 3, 0]
+    assert predictions.top(2).to_pandas()["id"].tolist() == [2, 1]
+    assert predictions.table["id"].to_pylist() == [3, 1, 2, 0]
+    lines = str(predictions).splitlines()
+    assert (lines[0].strip(), lines[-1].strip()) == ("what", "how good")
+    with pytest.raises(UsageError, match="C02"):
+        predictions.top(-1)
+
+
+def test_predictions_go_into_a_database_once(model: TrainedModel, shop: Database, tmp_path: Path) -> None:
+    scores = model.on(shop, listener=Heard()).predict(at=AT)
+    for _ in range(2):
+        scores.write(f"{tmp_path}/scores.sqlite#scores")
+    with closing(sqlite3.connect(tmp_path / "scores.sqlite")) as connection:
+        rows = connection.execute("SELECT customer, score FROM scores").fetchall()
+    assert rows == list(zip(*(scores.table[name].to_pylist() for name in ("customer", "score")), strict=True))
+
+
+@pytest.mark.parametrize(
+    ("at", "warns"), [("2023-10-27", False), ("2023-11-20", False), ("2024-03-01", True)]
+)
+def test_a_time_far_beyond_training_is_warned_of(
+    at: str, warns: bool, model: TrainedModel, shop: Database
+) -> None:
+    heard = Heard()
+    model.on(shop, listener=heard).predict(["C03"], at=at)
+    assert any(finding.code == "T20" for finding in heard.findings) == warns
+
+
+def test_a_column_has_drifted_where_it_is_further_from_training_than_test_was() -> None:
+    rng = np.random.default_rng(0)
+    train, same, moved = rng.normal(size=2000), rng.normal(size=300), rng.normal(2, 1, 300)
+    steady, restless = DriftColumn.of("x", train, same), DriftColumn.of("x", train, moved)
+    assert not steady.has_drifted(rng.normal(size=300))
+    assert steady.has_drifted(moved)
+    assert steady.has_drifted(np.full(300, np.nan))
+    assert not restless.has_drifted(rng.normal(2, 1, 300))

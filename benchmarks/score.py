@@ -196,7 +196,7 @@ def first_score(model: Path, source: str, entity: str, start: float) -> dict[str
         import torch
 
         import quartet
-        from quartet.runs import load, predictions_grid
+        from quartet.runs import load
         from quartet.training import graph_of
     torch.set_num_threads(1)
     with laps.of("model"):
@@ -208,7 +208,7 @@ def first_score(model: Path, source: str, entity: str, start: float) -> dict[str
     with laps.of("graph"):
         graph_of(live.views[0].database)
     with laps.of("answer"):
-        predictions_grid(live.predict([entity]).table)
+        live.predict([entity]).grid()
     return laps.seconds
 
 

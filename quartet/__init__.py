@@ -59,18 +59,19 @@ _HOMES = {
 }
 
 
-def open(source: Any, schema: str | Path | dict[str, Any] | None = None) -> Database:
+def open(source: Any, schema: str | Path | dict[str, Any] | None = None, views: bool = False) -> Database:
     """Opens a database: reads its tables, and infers the keys, links and times that it does not declare.
 
     Arguments:
         source: a folder of .parquet or .csv files, a SQLite or DuckDB file, a URL such as
-            `postgresql://user@host/db?schema=shop`, a RelBench folder or name such as `rel-f1`, a dict of data frames
-            or Arrow tables by name, or `demo`.
+            `postgresql://user@host/db?schema=shop` or `mysql://user@host/db`, a RelBench folder or name such as
+            `rel-f1`, a dict of data frames or Arrow tables by name, or `demo`.
         schema: corrections of what was inferred: a YAML file or a dict of the same form (docs/schema.md).
+        views: whether the views of an SQL database are read, too.
     """
     from quartet.database import Database
 
-    return Database.load(source, schema)
+    return Database.load(source, schema, views)
 
 
 def __getattr__(name: str) -> Any:

@@ -6,6 +6,7 @@
         SchemaError                   tables, columns, keys and links (codes S..)
         TimeError                     times and cut-offs              (codes T..)
         TaskError                     tasks and labels                (codes L..)
+          QueryError                  predictive queries              (codes Q..)
       ResourceError               4   not enough of the machine, or a component is absent
       IntegrityError              5   a file of ours is damaged or foreign
       InternalError              70   a mistake of ours                  (code X01)
@@ -19,6 +20,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from typing import Any
 
 
 class QuartetError(Exception):
@@ -26,11 +28,13 @@ class QuartetError(Exception):
 
     exit_code = 1
 
-    def __init__(self, code: str, what: str, fix: str = "") -> None:
+    def __init__(self, code: str, what: str, fix: str = "", place: tuple[str, ...] = ()) -> None:
         self.code = code
         self.what = what
         self.fix = fix
-        super().__init__(f"error[{code}] {what}" + (f". Fix: {fix}" if fix else ""))
+        self.place = place  # lines that show where, with a caret below
+        self.sentence = f"error[{code}] {what}" + (f". Fix: {fix}" if fix else "")
+        super().__init__("\n".join((self.sentence, *place)))
 
 
 class UsageError(QuartetError):
@@ -46,11 +50,19 @@ class SchemaError(DataError):
 
 
 class TimeError(DataError):
-    pass
+    """An error of times; `rows` marks the cells that cannot be read, where it is about single cells."""
+
+    def __init__(self, code: str, what: str, fix: str = "", rows: Any = None) -> None:
+        super().__init__(code, what, fix)
+        self.rows = rows
 
 
 class TaskError(DataError):
     pass
+
+
+class QueryError(TaskError):
+    """A predictive query that cannot be read; its last lines show the place, with a caret below."""
 
 
 class ResourceError(QuartetError):

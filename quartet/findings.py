@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
+
+_FEW = 3  # findings of one code that are shown one by one, and places that are named of more
 
 
 class Level(Enum):
@@ -32,14 +34,36 @@ class Finding:
 
 
 class Findings(tuple[Finding, ...]):
-    """Findings that print one to a line."""
+    """Findings that print one to a line; many of one code print as one line. Go through them to see each."""
 
     __slots__ = ()
 
     def __str__(self) -> str:
-        return "\n".join(map(str, self)) or "No problems found."
+        return "\n".join(map(str, grouped(self))) or "No problems found."
 
     __repr__ = __str__
+
+
+def grouped(findings: Iterable[Finding]) -> list[Finding]:
+    """Returns findings as people read them: where a code comes often, one line with the first and where the others are.
+
+    It stands where the first stood, and counts what all of them count.
+    """
+    groups: dict[tuple[Level, str], list[Finding]] = {}
+    ordered = list(findings)
+    for finding in ordered:
+        groups.setdefault((finding.level, finding.code), []).append(finding)
+    shown = []
+    for finding in ordered:
+        group = groups[finding.level, finding.code]
+        if len(group) <= _FEW:
+            shown.append(finding)
+        elif finding is group[0]:
+            places = list(dict.fromkeys(other.where for other in group[1:] if other.where))
+            others = ", ".join(places[:_FEW]) + (", ..." if len(places) > _FEW else "")
+            text = f"{finding.message}; and {len(group) - 1:,} more like it{f': {others}' if others else ''}"
+            shown.append(replace(finding, message=text, count=sum(other.count for other in group)))
+    return shown
 
 
 def note(code: str, where: str, message: str, count: int = 0, fix: str = "") -> Finding:

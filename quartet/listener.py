@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,11 @@ class Listener:
 
     def finding(self, finding: Finding) -> None:
         """Something was noticed or repaired in the data."""
+
+    def noticed(self, findings: Iterable[Finding]) -> None:
+        """Some things were noticed together: each is a `finding`, unless a subclass has more to say of them all."""
+        for finding in findings:
+            self.finding(finding)
 
     def progress(self, what: str, done: int, total: int) -> None:
         """So many more items of `what` are done, of `total` in all."""

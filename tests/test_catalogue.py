@@ -75,6 +75,7 @@ def about_orders(words: str) -> str:
 
 
 TIMED = about_orders("time_col: ts")
+LEFT_OUT = "or on_bad_time: drop for orders in the schema file leaves such rows out, counted"
 CITIES = "country,city\nDE,Bonn\nFR,Bonn\n"
 MISSING = orders("2024-01-01", "", "2024-01-02", "")
 ODD_NAMES = ['say "hi"', "it's", "two words", "名前", "x" * 245, "'; DROP TABLE orders; --"]
@@ -210,7 +211,7 @@ CASES = [
           "Fix: store the column in UTC, or write such times with their offset (2024-10-27 02:30:00+02:00)"),
     error("T06", "a year that does not fit", orders("2024-01-01", "2024-01-02", "2500-01-01"), TIMED, TimeError,
           "orders.ts row 3: 2500-01-01 is outside the range this version stores, 1678 to 2261. "
-          "Fix: correct it, or leave it empty if it stands for no date"),
+          f"Fix: correct it, or leave it empty if it stands for no date; {LEFT_OUT}"),
     error("T07", "seconds", orders("1700000000", "1700000001"), TIMED, TimeError,
           "orders.ts holds numbers without a unit (1700000000 row 1, 1700000001 row 2). "
           "Fix: looks like seconds; say time_unit: s"),

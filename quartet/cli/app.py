@@ -12,11 +12,13 @@ from typing import Annotated
 import typer
 
 from quartet.cli import (
+    ask,
     convert,
     evaluate,
     inspect,
     leakcheck,
     predict,
+    query,
     recipe,
     sample,
     submit,
@@ -39,7 +41,10 @@ app = typer.Typer(
         "`--write-schema FILE` writes it down for you to correct, `--schema FILE` reads your corrections."
     ),
 )
-for _verb in (inspect, task, leakcheck, train, evaluate, predict, sample, convert, recipe, tune, submit):
+_VERBS = (
+    inspect, ask, query, task, leakcheck, train, evaluate, predict, sample, convert, recipe, tune, submit,
+)  # fmt: skip
+for _verb in _VERBS:
     app.command()(getattr(_verb, _verb.__name__.rpartition(".")[2]))
 app.add_typer(study, name="study")
 
@@ -55,7 +60,9 @@ def set_up(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show results and errors alone.")] = False,
     verbose: Annotated[
         bool,
-        typer.Option("--verbose", "-v", help="Also show how long things take, and where an error arose."),
+        typer.Option(
+            "--verbose", "-v", help="Also show every finding, how long things take, and where an error arose."
+        ),
     ] = False,
     version: Annotated[  # noqa: ARG001 (its callback answers)
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
@@ -109,5 +116,6 @@ def _fail(error: QuartetError) -> None:
         import traceback
 
         traceback.print_exc()
-    print(printable(error), file=sys.stderr)
+    for line in (error.sentence, *error.place):
+        print(printable(line), file=sys.stderr)
     sys.exit(error.exit_code)

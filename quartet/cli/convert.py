@@ -7,16 +7,17 @@ from typing import Annotated
 
 import typer
 
-from quartet.cli.options import SchemaFile, Source, open_database
+from quartet.cli.options import SchemaFile, Source, Views, open_database
 
 
 def convert(
     source: Source,
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder to write.")],
     schema: SchemaFile = None,
+    views: Views = False,
 ) -> None:
     """Write a database as a RelBench-format folder."""
-    database = open_database(source, schema)
+    database = open_database(source, schema, views)
     from quartet.drawing import say
     from quartet.tasks import write_relbench
 

@@ -7,12 +7,13 @@ from typing import Annotated
 
 import typer
 
-from quartet.cli.options import Json, SchemaFile, Source, open_database, write_picture
+from quartet.cli.options import Json, SchemaFile, Source, Views, open_database, write_picture
 
 
 def inspect(
     source: Source,
     schema: SchemaFile = None,
+    views: Views = False,
     write_schema: Annotated[
         Path | None, typer.Option(help="Write the schema as found, guesses marked, for you to correct.")
     ] = None,
@@ -20,7 +21,7 @@ def inspect(
     json: Json = False,
 ) -> None:
     """Show the tables, keys, links, times and problems of a database, and what was inferred."""
-    database = open_database(source, schema)
+    database = open_database(source, schema, views)
     from quartet.cli.views.database import database_view
     from quartet.database import hide_passwords, schema_yaml
     from quartet.drawing import console, say

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from quartet.cli.options import SchemaFile, Source, TaskName, open_database
+from quartet.cli.options import SchemaFile, Source, TaskName, Views, open_database
 
 
 def leakcheck(
@@ -18,6 +18,7 @@ def leakcheck(
         typer.Argument(metavar="[RUN]...", help="Trained models; without, every model of the box is tried."),
     ] = None,
     schema: SchemaFile = None,
+    views: Views = False,
     times: Annotated[int, typer.Option(min=1, help="At how many times.")] = 3,
     seeds: Annotated[int, typer.Option(min=1, help="About how many entities at each.")] = 50,
     rng_seed: Annotated[int, typer.Option(min=0, help="Which rows and what is done to them.")] = 0,
@@ -35,7 +36,7 @@ def leakcheck(
 
     trained = [load(run) for run in runs or []]
     models = [checkpoint for model in trained for checkpoint, _ in model.members]
-    database = trained[0].record.open(source, schema) if trained else open_database(source, schema)
+    database = trained[0].record.open(source, schema) if trained else open_database(source, schema, views)
     listener = ProgressView()
     report = check(database.task(name), models, times, seeds, rng_seed, listener)
     listener.close()

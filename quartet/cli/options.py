@@ -21,8 +21,15 @@ Source = Annotated[str, typer.Argument(metavar="SRC", help="A folder, file, URL,
 SchemaFile = Annotated[
     Path | None, typer.Option("--schema", help="YAML file that confirms or corrects keys, links and times.")
 ]
+Views = Annotated[bool, typer.Option("--views", help="Read the views of an SQL database, too.")]
 TaskName = Annotated[
-    str, typer.Argument(metavar="TASK", help="A task stored with the database, or a task's YAML file.")
+    str,
+    typer.Argument(
+        metavar="TASK", help="A task stored with the database, a task's YAML file, or a query: `PREDICT …`."
+    ),
+]
+QueryText = Annotated[
+    str, typer.Argument(metavar="QUERY", help="`PREDICT target FOR EACH table.key WHERE condition`.")
 ]
 DropEarly = Annotated[
     bool,
@@ -63,12 +70,12 @@ Threads = Annotated[int | None, typer.Option(min=1, help="Cores to use (default:
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 
 
-def open_database(source: str, schema: Path | None) -> Database:
+def open_database(source: str, schema: Path | None, views: bool = False) -> Database:
     from quartet.database import Database
     from quartet.drawing import say
 
     begin = time.perf_counter()
-    database = Database.load(source, schema)
+    database = Database.load(source, schema, views)
     took = time.perf_counter() - begin
     say(f"Read {database.num_rows:,} rows of {len(database.tables)} tables in {took:.1f} s", verbose=True)
     return database

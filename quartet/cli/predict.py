@@ -18,9 +18,13 @@ def predict(
     entities: Annotated[
         str | None,
         typer.Option(
-            help="Keys with commas between, or a file with one on each line (default: all entities)."
+            help="Keys with commas between, or a file with one on each line (default: those the task asks about)."
         ),
     ] = None,
+    everyone: Annotated[
+        bool,
+        typer.Option("--all", help="Score every entity that is known then, also those the task leaves out."),
+    ] = False,
     at: Annotated[str | None, typer.Option(help="The time of prediction (default: the data's last).")] = None,
     also: Annotated[
         list[Path] | None,
@@ -37,28 +41,56 @@ def predict(
             "has a label table of its own."
         ),
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="Write the scores to a .parquet or .csv file.")] = None,
+    top: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Show so many of the highest scores (default: 10); with --out, write these alone."
+        ),
+    ] = None,
+    out: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE|DATABASE#TABLE",
+            help="Write the scores to a .parquet or .csv file, or into a table: `shop.sqlite#scores`, "
+            "`postgresql://user@host/db#scores`. Rows of the same model and time are replaced.",
+        ),
+    ] = None,
     device: DeviceName = "auto",
     threads: Threads = None,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show every finding by itself.")] = False,
 ) -> None:
-    """Score entities of a database, which may have grown since training, at a time."""
-    from quartet.drawing import console, say
+    """Score those whom the task asks about at a time, in a database that may have grown since training.
+
+    - `quartet predict runs/latest SRC` asks at the data's last time, and shows the ten highest scores.
+
+    - `--at 2024-06-01` asks at another time, from rows known then. `--entities c4,c142` asks about these alone.
+
+    - `--out scores.csv` writes all scores, `--out shop.sqlite#scores` into a table of a database.
+    """
+    from quartet.database import hide_passwords
+    from quartet.drawing import console, say, set_verbosity
     from quartet.machine import use_threads
-    from quartet.runs import load, prediction_writer, predictions_grid
+    from quartet.runs import load, prediction_writer
     from quartet.tasks import read_labels
 
-    if out is not None:
-        prediction_writer(out)  # a kind of file that cannot be written is refused before the work
+    if verbose:
+        set_verbosity(1)
+    write = (
+        prediction_writer(out) if out is not None else None
+    )  # what cannot be written is refused before the work
     use_threads(threads)
     known = None if labels is None else read_labels(labels)
     trained = load(model, *(also or ()))
     live = trained.on(trained.record.open(source, schema), labels=known, device=device)
-    scores = live.predict(_entities(entities), at)
-    if out is None:
-        console().print(predictions_grid(scores.table))
-    else:
-        scores.write(out)
-        say(f"Wrote {len(scores):,} scores to {out}")
+    scores = live.predict(_entities(entities), at, everyone=everyone)
+    if write is None or out is None:
+        console().print(scores.grid(top or 10))
+        return
+    written = scores.top(top) if entities is None or top else scores
+    write(written)
+    for line in (scores.headline, scores.quality):
+        say(line)
+    say(f"Wrote {len(written):,} scores to {hide_passwords(out)}")
 
 
 def _entities(text: str | None) -> list[str] | None:

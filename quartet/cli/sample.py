@@ -14,6 +14,7 @@ from quartet.cli.options import (
     SchemaFile,
     Source,
     TaskName,
+    Views,
     open_database,
     write_picture,
 )  # fmt: skip
@@ -23,6 +24,7 @@ def sample(
     source: Source,
     name: TaskName,
     schema: SchemaFile = None,
+    views: Views = False,
     protocol: ProtocolName = None,
     past_labels: PastLabels = False,
     change: Changes = None,
@@ -35,7 +37,7 @@ def sample(
     seed: Annotated[int, typer.Option(help="Which training seed to draw, counted from 0.")] = 0,
 ) -> None:
     """Gather the contexts of all seeds of a task into the cache, and show what was gathered."""
-    task = open_database(source, schema).task(name)
+    task = open_database(source, schema, views).task(name)
     from quartet.cli.views.contexts import SamplingView, contexts_view
     from quartet.config import SamplingConfig, changes_from_text
     from quartet.contexts import default_cache, task_context

@@ -6,20 +6,21 @@ from typing import Annotated
 
 import typer
 
-from quartet.cli.options import DropEarly, SchemaFile, Source, TaskName, open_database
+from quartet.cli.options import DropEarly, SchemaFile, Source, TaskName, Views, open_database
 
 
 def task(
     source: Source,
     name: TaskName,
     schema: SchemaFile = None,
+    views: Views = False,
     regenerate: Annotated[
         bool, typer.Option(help="Make the labels again from the database instead of reading stored ones.")
     ] = False,
     drop_early: DropEarly = False,
 ) -> None:
     """Show a task: rows and labels of each split, seeds without history, and what looks like a leak."""
-    database = open_database(source, schema)
+    database = open_database(source, schema, views)
     from quartet.cli.views.task import task_view
     from quartet.drawing import console
     from quartet.graph import TemporalGraph

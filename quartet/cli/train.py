@@ -21,6 +21,7 @@ from quartet.cli.options import (
     Source,
     TaskName,
     Threads,
+    Views,
     open_database,
     stop_on_signal,
 )  # fmt: skip
@@ -30,6 +31,7 @@ def train(
     source: Source,
     task: TaskName,
     schema: SchemaFile = None,
+    views: Views = False,
     model: ModelName = None,
     preset: Preset = "",
     past_labels: PastLabels = False,
@@ -71,7 +73,7 @@ def train(
     limit = [f"time_limit={time_limit}"] if time_limit is not None else []
     settings = changes_from_text([*(change or []), *limit]) | ({"past_labels": True} if past_labels else {})
     settings |= {"protocol": protocol} if protocol else {}
-    loaded = open_database(source, schema).task(task, on_early_seed="drop" if drop_early else "error")
+    loaded = open_database(source, schema, views).task(task, on_early_seed="drop" if drop_early else "error")
     listener = JsonTraining() if json else TrainingView(is_quiet())
     with stop_on_signal() as must_stop:
         listener.should_stop = must_stop  # type: ignore[method-assign]

@@ -5,6 +5,7 @@ from quartet.drawing.context import seed_svg
 from quartet.drawing.curves import Bin, curves_svg, reliability_svg
 from quartet.drawing.schema import schema_svg
 from quartet.drawing.terminal import (
+    as_shown,
     cell,
     console,
     is_quiet,
@@ -17,6 +18,7 @@ from quartet.drawing.terminal import (
 
 __all__ = [
     "Bin",
+    "as_shown",
     "cell",
     "console",
     "curves_svg",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from io import StringIO
 
 from rich.console import Console, RenderableType
@@ -12,6 +13,7 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from quartet.errors import printable
+from quartet.findings import Finding, grouped
 
 _PLAIN_WIDTH = 150
 _verbosity = 0
@@ -31,6 +33,11 @@ def set_verbosity(level: int) -> None:
 
 def is_quiet() -> bool:
     return _verbosity < 0
+
+
+def as_shown(findings: Iterable[Finding]) -> list[Finding]:
+    """Returns findings as they are shown: many of one code as one, unless people want to know more."""
+    return list(findings) if _verbosity > 0 else grouped(findings)
 
 
 def say(text: str, verbose: bool = False) -> None:

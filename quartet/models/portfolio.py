@@ -127,6 +127,11 @@ class Portfolio:
         return sum(member.model.num_parameters for member in self.members)
 
     @property
+    def gains(self) -> dict[str, float]:
+        """Returns what splits of the first trees gained by each column."""
+        return next((m.model.gains for m in self.members if m.architecture == _TREES), {})
+
+    @property
     def leading_columns(self) -> list[str]:
         """Returns the columns by which the first trees gained most."""
         return next((m.model.leading_columns for m in self.members if m.architecture == _TREES), [])

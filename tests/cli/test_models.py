@@ -7,21 +7,24 @@ import json
 import os
 import re
 import signal
+import sqlite3
 import subprocess
 import sys
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 import torch
+import yaml
 
 from quartet.cli.options import stop_on_signal
 from quartet.runs import Run, TrainedModel, TrainingView, load
 from quartet.training import Trainer, TrainingData
 from tests.trained import (
     QUICK,
+    SHOP_SCHEMA,
     SIZES,
     TINY,
     churn,
@@ -31,6 +34,7 @@ from tests.trained import (
     quartet,
     run,
     same_weights,
+    shop_tables,
     write_shop,
 )
 
@@ -350,19 +354,84 @@ def test_predictions_are_written(home: Path, model: TrainedModel) -> None:
     assert [row["customer"] for row in rows] == ["C03", "C07"]
 
 
-def test_all_entities_are_shown_the_likeliest_first(model: TrainedModel) -> None:
-    title, header, *rows = invoke("predict", model.folder, "shop").splitlines()
-    assert title.strip() == "40 predictions, the highest 10"
+def test_those_whom_the_task_asks_about_are_shown_the_likeliest_first(model: TrainedModel) -> None:
+    """The headline says what, when and for whom; the last line how good the model was."""
+    headline, title, header, *rows, quality = invoke("predict", model.folder, "shop").splitlines()
+    assert headline.endswith(
+        "churned in the 10 days after 2023-10-27, for 35 of 40 customers: those the task asks about"
+    )
+    assert title.strip() == "35 predictions, the highest 10"
     assert header.split() == ["customer", "name", "time", "score", "calibrated"]
     shown = [float(row.split()[-2]) for row in rows]
     assert len(shown) == 10
     assert shown == sorted(shown, reverse=True)
+    assert quality.startswith("On ")
+    assert "roc_auc" in quality
+
+
+def test_all_that_are_known_are_asked_about_on_request(model: TrainedModel) -> None:
+    headline, title, _, *rows, _ = invoke("predict", model.folder, "shop", "--all", "--top", 3).splitlines()
+    assert headline.endswith("for 40 customers: all that are known then")
+    assert title.strip() == "40 predictions, the highest 3"
+    assert len(rows) == 3
+
+
+def test_the_top_alone_is_written_on_request(model: TrainedModel, home: Path) -> None:
+    done = run("predict", model.folder, "shop", "--out", "top.csv", "--top", 4)
+    assert done.stdout == ""
+    assert "for 35 of 40 customers" in done.stderr
+    assert done.stderr.splitlines()[-1] == "Wrote 4 scores to top.csv"
+    with (home / "top.csv").open(encoding="utf-8") as file:
+        scores = [float(row["score"]) for row in csv.DictReader(file)]
+    assert len(scores) == 4
+    assert scores == sorted(scores, reverse=True)
+
+
+def test_scores_go_back_into_the_database_and_are_no_data_there(home: Path, model: TrainedModel) -> None:
+    """Twice, and there they are once; and the database is read as if they were not there."""
+    with closing(sqlite3.connect(home / "shop.db")) as connection:
+        for name, table in shop_tables().items():
+            frame = table.to_pandas()
+            frame.to_sql(name, connection, index=False)
+    (home / "shop.yaml").write_text(yaml.safe_dump({"tables": SHOP_SCHEMA}))
+    words = ("predict", model.folder, "shop.db", "--schema", "shop.yaml", "--threads", 1)
+    for _ in range(2):
+        done = run(*words, "--out", "shop.db#scores")
+        assert done.stderr.splitlines()[-1] == "Wrote 35 scores to shop.db#scores", done.stderr
+    run(*words, "--out", "sqlite:///shop.db#scores", "--at", "2023-09-01")
+    with closing(sqlite3.connect(home / "shop.db")) as connection:
+        rows = connection.execute(
+            "SELECT model, horizon, time, count(*) FROM scores GROUP BY time"
+        ).fetchall()
+        assert [row[:3] for row in rows] == [
+            (model.folder.name, "10 days", "2023-09-01 00:00:00"),
+            (model.folder.name, "10 days", "2023-10-27 00:00:00"),
+        ]
+        assert rows[1][3] == 35
+
+
+@pytest.mark.parametrize(
+    ("out", "message"),
+    [
+        ("shop.sqlite", 'error[C02] "shop.sqlite" is a database, and no table is named'),
+        ("postgresql://me:pa55word@nowhere/x", 'error[C02] "postgresql://me:***@nowhere/x" is a database'),
+        ("oracle://me:pa55word@nowhere/x#scores", "error[C01]"),
+        ("postgresql://me:pa55word@127.0.0.1:1/x#scores", "error[R02] no connection to"),
+    ],
+)
+def test_a_database_that_cannot_be_written_is_refused_without_its_password(
+    out: str, message: str, model: TrainedModel
+) -> None:
+    done = run("predict", model.folder, "shop", "--out", out, "--entities", "C03")
+    assert done.stdout == ""
+    assert message in done.stderr
+    assert "pa55word" not in done.stderr
 
 
 def test_a_long_list_of_entities_is_not_taken_for_a_file(model: TrainedModel) -> None:
     everyone = ",".join(f"C{k:02d}" for k in range(40)) + ",C00" * 1200  # longer than any path
     text = invoke("predict", model.folder, "shop", "--entities", everyone)
-    assert text.splitlines()[0].strip() == "1,240 predictions, the highest 10"
+    assert text.splitlines()[1].strip() == "1,240 predictions, the highest 10"
 
 
 @pytest.mark.parametrize(

@@ -24,9 +24,9 @@ import atexit, sys
 class Watch:
     tried = set()
     def find_spec(self, name, path=None, target=None):
-        if name in ("torch", "numba", "relbench"):
+        if name in ("torch", "numba", "relbench", "lark"):
             self.tried.add(name)
-        if name in ("torch", "numba", "relbench", "pandas"):
+        if name in ("torch", "numba", "relbench", "lark", "pandas"):
             raise ModuleNotFoundError(name)
 
 sys.meta_path.insert(0, Watch())

@@ -11,8 +11,18 @@ from rich.table import Table as Grid
 from rich.text import Text
 from rich.tree import Tree
 
-from quartet.database import COLUMN_KINDS, Database, Origin, Relation, Table, TimeColumn, late_columns
-from quartet.drawing import cell, new_grid
+from quartet.database import (
+    COLUMN_KINDS,
+    Database,
+    Origin,
+    ProposedEntity,
+    Relation,
+    Table,
+    TimeColumn,
+    late_columns,
+    proposed_entities,
+)
+from quartet.drawing import as_shown, cell, new_grid
 from quartet.features import ColumnKind, inspected_kinds
 from quartet.findings import Finding, Level
 from quartet.tasks import task_names
@@ -39,6 +49,9 @@ def database_view(database: Database) -> RenderableType:
         parts += [_links(database), Text(), _drawing(database), Text()]
     if database.possible:
         parts += [_possible(database), Text()]
+    proposed = proposed_entities(database)
+    if proposed:
+        parts += [_entities(proposed), Text()]
     parts += [findings_view([*database.findings, *left_out, *late])]
     names = task_names(database)
     if names:
@@ -65,11 +78,16 @@ def _tables(database: Database) -> Grid:
             cell(table.name, "cyan"),
             f"{table.num_rows:,}",
             cell(key or "none"),
-            _how(table.schema.key_origin) if key else Text(),
+            _made(table) if table.schema.made_from else _how(table.schema.key_origin) if key else Text(),
             cell(time.column + _end(time) + _span(table) if time else "always known"),
             _how(time.origin) if time else Text(),
         )
     return grid
+
+
+def _made(table: Table) -> Text:
+    places = ", ".join(f"{name}.{column}" for name, column in table.schema.made_from)
+    return cell(f"distinct values of {places}", "green")
 
 
 def _end(time: TimeColumn) -> str:
@@ -146,11 +164,20 @@ def _possible(database: Database) -> Grid:
     return grid
 
 
+def _entities(proposed: list[ProposedEntity]) -> Grid:
+    title = "Tables that could be made from distinct values (used where a task names one)"
+    grid = new_grid(title, "table", "values", "named in", "line of the schema file", right=("values",))
+    for entity in proposed:
+        places = ", ".join(f"{table}.{column}" for table, column in entity.places)
+        grid.add_row(cell(entity.name, "cyan"), f"{entity.num_values:,}", cell(places), cell(entity.line))
+    return grid
+
+
 def findings_view(findings: list[Finding]) -> RenderableType:
-    """The findings, warnings first, or a line that says there are none."""
+    """The findings, warnings first and many of one code as one, or a line that says there are none."""
     if not findings:
         return Text("No problems found.", style="green")
-    ordered = sorted(findings, key=lambda f: f.level is Level.NOTE)
+    ordered = sorted(as_shown(findings), key=lambda f: f.level is Level.NOTE)
     styles = {Level.NOTE: "dim", Level.WARNING: "yellow"}
     return Group(
         Text("Findings", style="bold"), *(cell(f"  {finding}", styles[finding.level]) for finding in ordered)

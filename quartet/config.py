@@ -208,6 +208,14 @@ class ModelConfig(_Settings):
     extra_trees: bool = _flag(
         False, "whether trees choose among random thresholds, one for each column, instead of all"
     )
+    tree_target: Literal["values", "logarithms", "changes"] = _choice(
+        "values",
+        "what trees of a regression are fitted to: values, logarithms, or in these how a label differs from the mean "
+        "of past ones",
+        "values",
+        "logarithms",
+        "changes",
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()

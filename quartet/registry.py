@@ -72,7 +72,8 @@ _ROWS = (
     ModelRow(
         "lightgbm", "quartet.models.trees:Trees", "boosted trees on counts, means and recencies of the rows around",
         {"branches": (), "use_row_names": True, "refit": "auto"},
-        ("rng_seed", "past_labels", "use_row_names", "protocol", "time_rule", "time_limit", "extra_trees", "refit"),
+        ("rng_seed", "past_labels", "use_row_names", "protocol", "time_rule", "time_limit", "extra_trees",
+         "tree_target", "refit"),
     ),
 )  # fmt: skip
 MODELS = {row.name: row for row in _ROWS}

@@ -1,7 +1,8 @@
 """Features: the cells of a database as numbers, fitted on what was known at a cut-off, and columns of a seed."""
 
-from quartet.features.aggregates import RelationalColumns, is_about_others
+from quartet.features.aggregates import MEAN_PAST_LABEL, RelationalColumns, is_about_others
 from quartet.features.arrays import CALENDAR, Bags, TableFeatures, TableLayout, rows_of
+from quartet.features.columns import NumberColumn
 from quartet.features.counts import SeedColumns
 from quartet.features.describe import describe
 from quartet.features.kinds import ColumnKind, inspected_kinds
@@ -13,10 +14,12 @@ from quartet.features.timeline import Timeline
 __all__ = [
     "CALENDAR",
     "CODE",
+    "MEAN_PAST_LABEL",
     "Bags",
     "ColumnKind",
     "FeatureStatistics",
     "FeatureTable",
+    "NumberColumn",
     "RelationalColumns",
     "SeedColumns",
     "TableFeatures",

@@ -47,14 +47,15 @@ from quartet.features.blocks import (
     Way,
     WorldBlock,
 )
-from quartet.features.paths import Events, Path, events_below
+from quartet.features.paths import LAST, Events, Path, events_below
 from quartet.features.summed import Summed, TableCells, table_cells
 from quartet.features.table import FeatureTable
 from quartet.features.timeline import Columns, Ints
-from quartet.tasks import KNOWN_LABELS, Seeds
+from quartet.tasks import KNOWN_LABELS, LABEL, Seeds
 from quartet.times import DAY, STATIC
 
 MOST_SUMMARIES = 1000
+MEAN_PAST_LABEL = f"{KNOWN_LABELS} by entity -> {LABEL}: mean of the last {LAST}"
 _MOST_UPS = 2
 _MOST_COMPARED = 10_000_000  # rows at all times of training
 _FEWEST_ALIKE = 4  # rows of a group, on average; a category that makes groups has more values

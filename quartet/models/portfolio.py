@@ -1,7 +1,7 @@
 """Portfolio: the model `auto`. Trees first, then networks, then a blend whose weights validation chooses.
 
     trees            on all columns, on those of linked rows, and on those of rows one link away; choosing among all
-                     thresholds or among random ones
+                     thresholds or among random ones; of a regression, on logarithms and on changes, too
     tower            a perceptron on the columns by which those trees gained
     quartet          the graph transformer, which begins with what the tower has learned
 
@@ -28,6 +28,7 @@ from quartet.evaluation import blend_weights, selection_value
 from quartet.features import is_about_others
 from quartet.listener import SILENT, Listener
 from quartet.machine import ALONE, Processes
+from quartet.models.tree_target import past_column
 from quartet.registry import model_row
 from quartet.tasks import Seeds
 from quartet.training import Epoch, Fitted, Member, Output, TrainingData, View, duration
@@ -163,15 +164,20 @@ class _Fitting:
         every = self.data.column_names
         own = tuple(name for name in every if not is_about_others(name))
         near = tuple(name for name in every if name in self.data.view.columns.near)
-        kinds = {"trees": every, "trees on own rows": own, "trees on near rows": near}
-        told = {columns: name for name, columns in reversed(kinds.items())}  # each set of columns once
-        trees = [(name, kinds[name]) for name in kinds if name in told.values()]
+        kinds = {"trees": (every, "values")}
+        if self.kind == "regression":
+            kinds |= {"trees on logarithms": (every, "logarithms")}
+            kinds |= {"trees on changes": (every, "changes")} if past_column(self.data) else {}
+        kinds |= {"trees on own rows": (own, "values"), "trees on near rows": (near, "values")}
+        told = {what: name for name, what in reversed(kinds.items())}  # each set of columns once
+        trees = [(name, *kinds[name]) for name in kinds if name in told.values()]
         turns = [(*one, (number + turn) % 2 == 0) for turn in (0, 1) for number, one in enumerate(trees)]
-        for number, (name, columns, is_extra) in enumerate(turns):
+        for number, (name, columns, target, is_extra) in enumerate(turns):
             if number and self._seconds > _FOR_TREES * self.limit * number / (number + 1):
                 break  # another would take the trees beyond their part of the time
             left = None if self.limit == math.inf else max(1.0, _FOR_TREES * self.limit - self._seconds)
-            if not self._add(_TREES, name, columns, number, extra_trees=is_extra, time_limit=left):
+            changes = {"extra_trees": is_extra, "tree_target": target, "time_limit": left}
+            if not self._add(_TREES, name, columns, number, **changes):
                 return None
         if self._left <= 0:  # trees alone are the answer
             return self._fitted()

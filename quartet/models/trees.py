@@ -7,7 +7,7 @@ import math
 import re
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
@@ -29,6 +29,7 @@ from quartet.evaluation import (
 from quartet.features import CODE
 from quartet.listener import SILENT, Listener
 from quartet.machine import ALONE, Processes
+from quartet.models.tree_target import TreeTarget
 from quartet.models.tree_text import checked_text
 from quartet.tasks import SPLITS, Seeds, Split
 from quartet.training import Epoch, Fitted, Member, Output, RegressionOutput, TrainingData, View, duration
@@ -49,6 +50,7 @@ class Trees:
     num_outputs: int
     text: str  # as `checked_text` writes them
     is_refit: bool = False  # whether they have seen the labels of validation
+    target: TreeTarget | None = None  # what trees of a regression were fitted to; None: standardised values
     before: str = ""  # as validation has chosen them, where they are fitted again; not kept
     members: ClassVar[tuple[Member, ...]] = ()
 
@@ -70,11 +72,11 @@ class Trees:
     def _fit(cls, data: TrainingData, listener: Listener) -> Fitted | None:
         boosting, names, kind = _Boosting(data), data.column_names, data.task.spec.type
         listener.begin(boosting)
-        train, val = (_Rows(data.columns(split), _labels(data, split)) for split in SPLITS[:2])
+        train, val = (boosting.rows(split) for split in SPLITS[:2])
         first = boosting.grow(train, val, must_stop=lambda: listener.should_stop() or boosting.is_over)
         if listener.should_stop():
             return None
-        model = cls(names, data.output.num_outputs, first)
+        model = cls(names, data.output.num_outputs, first, target=boosting.target)
         logits = model.logits(data.view, data.seeds["val"])
         validation = selection_value(kind, data.labels("val"), data.output.scores(logits))
         chosen = model.summary
@@ -105,7 +107,11 @@ class Trees:
     def raw(self, matrix: NDArray[np.float32]) -> NDArray[np.float64]:
         """Returns the (S, outputs) logits of rows of columns."""
         raw = self._booster.predict(matrix, raw_score=True, num_threads=torch.get_num_threads())
-        return np.asarray(raw, dtype=np.float64).reshape(len(matrix), self.num_outputs)
+        raw = np.asarray(raw, dtype=np.float64).reshape(len(matrix), self.num_outputs)
+        if self.target is None:
+            return raw
+        start = self.target.start(matrix, self.names)
+        return self.target.standardised(raw if start is None else raw + start[:, None])
 
     def blend(self, logits: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
         return logits[0]
@@ -116,6 +122,7 @@ class Trees:
     def save(self, folder: Path) -> None:
         (folder / _TREES).write_text(self.text, encoding="utf-8")
         facts = {"columns": self.names, "is_refit": self.is_refit}
+        facts |= {"target": asdict(self.target)} if self.target else {}
         (folder / _FACTS).write_text(json.dumps(facts), encoding="utf-8")
 
     @classmethod
@@ -123,7 +130,8 @@ class Trees:
         facts = json.loads((folder / _FACTS).read_text(encoding="utf-8"))
         names, text = tuple(facts["columns"]), (folder / _TREES).read_text(encoding="utf-8")
         checked = checked_text(text, len(names), output.num_outputs)
-        return cls(names, output.num_outputs, checked, bool(facts["is_refit"]))
+        target = TreeTarget(**facts["target"]) if "target" in facts else None
+        return cls(names, output.num_outputs, checked, bool(facts["is_refit"]), target)
 
     @property
     def num_trees(self) -> int:
@@ -183,12 +191,18 @@ class _Rows:
 
     matrix: NDArray[np.float32]
     labels: NDArray[Any]
+    start: NDArray[np.float64] | None = None  # where trees begin
 
     def __getitem__(self, which: NDArray[np.bool_]) -> _Rows:
-        return _Rows(self.matrix[which], self.labels[which])
+        start = None if self.start is None else self.start[which]
+        return _Rows(self.matrix[which], self.labels[which], start)
 
     def __add__(self, other: _Rows) -> _Rows:
-        return _Rows(np.concatenate([self.matrix, other.matrix]), np.concatenate([self.labels, other.labels]))
+        start = None
+        if self.start is not None and other.start is not None:
+            start = np.concatenate([self.start, other.start])
+        matrix = np.concatenate([self.matrix, other.matrix])
+        return _Rows(matrix, np.concatenate([self.labels, other.labels]), start)
 
 
 @dataclass
@@ -198,7 +212,18 @@ class _Boosting:
     data: TrainingData
 
     def __post_init__(self) -> None:
-        self.begin = time.perf_counter()
+        self.begin, self.target = time.perf_counter(), TreeTarget.of(self.data)
+
+    def rows(self, split: Split) -> _Rows:
+        """Returns the columns of a split and its labels in the scale that trees learn."""
+        data, matrix = self.data, self.data.columns(split)
+        labels, output = data.labels(split), data.output
+        if self.target is not None:
+            start = self.target.start(matrix, data.column_names)
+            return _Rows(matrix, self.target.learned(labels), start)
+        if isinstance(output, RegressionOutput):
+            labels = (labels - output.median) / output.spread
+        return _Rows(matrix, labels)
 
     @property
     def is_over(self) -> bool:
@@ -220,7 +245,9 @@ class _Boosting:
             len(data.seeds["train"]), recipe.model.extra_trees, torch.get_num_threads()
         ) | {"seed": recipe.rng_seed, **task_settings(kind, num_outputs)}
         codes = [place for place, name in enumerate(names) if name.endswith(CODE)]
-        dataset = lightgbm.Dataset(train.matrix, train.labels, categorical_feature=codes, params=settings)
+        dataset = lightgbm.Dataset(
+            train.matrix, train.labels, init_score=train.start, categorical_feature=codes, params=settings
+        )
         if stop is None:
             text = lightgbm.train(settings, dataset, rounds).model_to_string()
         else:
@@ -229,7 +256,7 @@ class _Boosting:
                 settings,
                 dataset,
                 rounds,
-                valid_sets=[dataset.create_valid(stop.matrix, stop.labels)],
+                valid_sets=[dataset.create_valid(stop.matrix, stop.labels, init_score=stop.start)],
                 callbacks=[lightgbm.early_stopping(PATIENCE, verbose=False), watch],
             )
             text = booster.model_to_string(num_iteration=watch.best_round)
@@ -253,7 +280,7 @@ class _Boosting:
             return False
         before, after = train[is_before], train[is_after]
         stopped = self.grow(before, after, must_stop=listener.should_stop)
-        earlier = Trees(data.column_names, data.output.num_outputs, stopped)
+        earlier = Trees(data.column_names, data.output.num_outputs, stopped, target=self.target)
         again = replace(earlier, text=self.grow(before + after, rounds=earlier.num_rounds))
         values = [
             selection_value(
@@ -292,14 +319,6 @@ def _can_be_learned(data: TrainingData, before: NDArray[Any], after: NDArray[Any
     return are_enough and all(
         len(np.unique(part)) == len(np.unique(data.labels("train"))) for part in (before, after)
     )
-
-
-def _labels(data: TrainingData, split: Split) -> NDArray[Any]:
-    """Returns labels in the scale of the model's outputs."""
-    labels, output = data.labels(split), data.output
-    if not isinstance(output, RegressionOutput):
-        return labels
-    return (labels - output.median) / output.spread
 
 
 @dataclass(eq=False)

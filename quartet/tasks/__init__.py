@@ -5,7 +5,7 @@ from quartet.tasks.checks import check_labels, lint
 from quartet.tasks.export import task_yaml, write_relbench
 from quartet.tasks.labels import LabelColumns, label_times, labels_at, read_labels
 from quartet.tasks.late_columns import tell_alone
-from quartet.tasks.past_labels import KNOWN_LABELS, past_label_findings
+from quartet.tasks.past_labels import KNOWN_LABELS, LABEL, past_label_findings
 from quartet.tasks.population import EVERYONE, Population, population_at
 from quartet.tasks.query import Reading, is_query, read_query, selected_keys
 from quartet.tasks.record import TaskRecord
@@ -19,6 +19,7 @@ from quartet.tasks.vault import balance
 __all__ = [
     "EVERYONE",
     "KNOWN_LABELS",
+    "LABEL",
     "SPLITS",
     "LabelColumns",
     "Links",

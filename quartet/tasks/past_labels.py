@@ -26,7 +26,8 @@ from quartet.tasks.splits import Splits, past_label_times
 from quartet.times import show_instant, to_arrow
 
 KNOWN_LABELS = "known_labels"
-_ENTITY, _KNOWN_AT, _LABEL = "entity", "known_at", "label"
+LABEL = "label"  # its column
+_ENTITY, _KNOWN_AT = "entity", "known_at"
 
 
 def with_past_labels(
@@ -77,7 +78,7 @@ def past_label_seeds(database: Database, spec: TaskSpec, classes: Sequence[Any] 
     """Returns the rows of `known_labels` as the seeds whose labels they were."""
     table = database[KNOWN_LABELS]
     rows = next(relation.rows for relation in database.relations if relation.table == KNOWN_LABELS)
-    label, has_target = table.data[_LABEL], np.ones(table.num_rows, dtype=bool)
+    label, has_target = table.data[LABEL], np.ones(table.num_rows, dtype=bool)
     if spec.type != "regression":
         label = pc.index_in(label, pa.array([0, 1] if classes is None else classes).cast(label.type))
         has_target = label.is_valid().to_numpy()  # training may not have had a class that came up since
@@ -96,16 +97,16 @@ def _label_table(database: Database, spec: TaskSpec, labels: pa.Table, upto: int
     label = labels[columns.target]
     if spec.type == "regression":  # the last bits of a sum depend on the order of its rows
         label = label.cast(pa.float32(), safe=False)
-    table = pa.table([labels[columns.entity], to_arrow(known_at), label], names=[_ENTITY, _KNOWN_AT, _LABEL])
+    table = pa.table([labels[columns.entity], to_arrow(known_at), label], names=[_ENTITY, _KNOWN_AT, LABEL])
     rows = table.filter(pa.array(visible(known_at, upto))).group_by([_ENTITY, _KNOWN_AT], use_threads=False)
-    once = rows.aggregate([(_LABEL, "first"), (_LABEL, "count_distinct")])
-    clash = once.filter(pc.greater(once[f"{_LABEL}_count_distinct"], 1))
+    once = rows.aggregate([(LABEL, "first"), (LABEL, "count_distinct")])
+    clash = once.filter(pc.greater(once[f"{LABEL}_count_distinct"], 1))
     if clash.num_rows:
         times = pc.cast(clash[_KNOWN_AT], pa.int64()).to_numpy()[:3] - spec.known_at(0)
         pairs = zip(clash[_ENTITY].to_pylist(), times, strict=False)
         shown = [f"{entity} at {show_instant(int(time))}" for entity, time in pairs]
         raise repeated_labels(where, clash.num_rows, shown)
-    once = once.select([_ENTITY, _KNOWN_AT, f"{_LABEL}_first"]).rename_columns([_ENTITY, _KNOWN_AT, _LABEL])
+    once = once.select([_ENTITY, _KNOWN_AT, f"{LABEL}_first"]).rename_columns([_ENTITY, _KNOWN_AT, LABEL])
     return once.sort_by([(_KNOWN_AT, "ascending"), (_ENTITY, "ascending")])
 
 
@@ -122,5 +123,5 @@ def _schema(database: Database, spec: TaskSpec) -> TableSchema:
         foreign_keys=(ForeignKey((_ENTITY,), entity.name),),
         time=TimeColumn(_KNOWN_AT),
         settled=FACTS,
-        kinds={_LABEL: "number" if spec.type == "regression" else "category"},
+        kinds={LABEL: "number" if spec.type == "regression" else "category"},
     )

@@ -17,7 +17,7 @@ from quartet.config import Protocol
 from quartet.database import Database
 from quartet.errors import UsageError
 from quartet.evaluation import main_metric, measures
-from quartet.models.trees import Trees, _Boosting, _inner_cutoff, _labels, _Rows, _Watch
+from quartet.models.trees import Trees, _Boosting, _inner_cutoff, _Rows, _Watch
 from quartet.runs import TrainedModel, fit, load
 from quartet.tasks import Split, Task
 from quartet.training import TrainingData
@@ -269,9 +269,10 @@ def late() -> TrainingData:
 
 def rows_of(data: TrainingData, split: Split) -> _Rows:
     """Rows whose first column is their number."""
-    matrix = data.columns(split).copy()
+    rows = _Boosting(data).rows(split)
+    matrix = rows.matrix.copy()
     matrix[:, 0] = np.arange(len(matrix))
-    return _Rows(matrix, _labels(data, split))
+    return _Rows(matrix, rows.labels)
 
 
 def test_the_earlier_cut_off_has_no_labels_but_those_known_by_then(

@@ -1,7 +1,7 @@
 """Portfolio: the model `auto`. Trees first, then networks, then a blend whose weights validation chooses.
 
-    trees            on all columns, on those of linked rows, and on those of rows one link away; choosing among all
-                     thresholds or among random ones; of a regression, on logarithms and on changes, too
+    trees            on columns of rows one link away, which takes seconds, on all columns, and on those of linked rows;
+                     of a regression, on logarithms and on changes, too; then all of these with random thresholds
     tower            a perceptron on the columns by which those trees gained
     quartet          the graph transformer, which begins with what the tower has learned
 
@@ -29,6 +29,7 @@ from quartet.features import is_about_others
 from quartet.listener import SILENT, Listener
 from quartet.machine import ALONE, Processes
 from quartet.models.tree_target import past_column
+from quartet.models.tree_text import leading_columns
 from quartet.registry import model_row
 from quartet.tasks import Seeds
 from quartet.training import Epoch, Fitted, Member, Output, TrainingData, View, duration
@@ -129,13 +130,20 @@ class Portfolio:
 
     @property
     def gains(self) -> dict[str, float]:
-        """Returns what splits of the first trees gained by each column."""
-        return next((m.model.gains for m in self.members if m.architecture == _TREES), {})
+        """Returns what splits by each column gained, on average over the trees as they weigh."""
+        trees = [
+            (member.model.gains, weight) for member, weight in self._weighted if member.architecture == _TREES
+        ]
+        total = sum(weight for _, weight in trees)
+        gains: dict[str, float] = {}
+        for own, weight in trees:
+            for name, gain in own.items():
+                gains[name] = gains.get(name, 0.0) + gain * (weight / total if total else 1 / len(trees))
+        return gains
 
     @property
     def leading_columns(self) -> list[str]:
-        """Returns the columns by which the first trees gained most."""
-        return next((m.model.leading_columns for m in self.members if m.architecture == _TREES), [])
+        return leading_columns(self.gains)
 
     @property
     def summary(self) -> str:
@@ -164,17 +172,24 @@ class _Fitting:
         every = self.data.column_names
         own = tuple(name for name in every if not is_about_others(name))
         near = tuple(name for name in every if name in self.data.view.columns.near)
-        kinds = {"trees": (every, "values")}
+        kinds = {"trees on near rows": (near, "values"), "trees": (every, "values")}
         if self.kind == "regression":
             kinds |= {"trees on logarithms": (every, "logarithms")}
             kinds |= {"trees on changes": (every, "changes")} if past_column(self.data) else {}
-        kinds |= {"trees on own rows": (own, "values"), "trees on near rows": (near, "values")}
-        told = {what: name for name, what in reversed(kinds.items())}  # each set of columns once
-        trees = [(name, *kinds[name]) for name in kinds if name in told.values()]
-        turns = [(*one, (number + turn) % 2 == 0) for turn in (0, 1) for number, one in enumerate(trees)]
+        kinds |= {"trees on own rows": (own, "values")}
+        names = {what: name for name, what in kinds.items() if name != "trees"} | {kinds["trees"]: "trees"}
+        trees = [(name, *what) for what, name in names.items()]  # each set of columns once
+        turns = [(*one, is_extra) for is_extra in (False, True) for one in trees]
+        self.data.columns("train"), self.data.columns("val")
+        num_read, begun = 0, self._seconds  # columns that trees have read, and since when
         for number, (name, columns, target, is_extra) in enumerate(turns):
-            if number and self._seconds > _FOR_TREES * self.limit * number / (number + 1):
+            more = (self._seconds - begun) * len(columns) / max(1, num_read)
+            expected = self._seconds + (
+                more if num_read >= len(every) else 0.0
+            )  # all columns are tried in any case
+            if number and expected > _FOR_TREES * self.limit:
                 break  # another would take the trees beyond their part of the time
+            num_read += len(columns)
             left = None if self.limit == math.inf else max(1.0, _FOR_TREES * self.limit - self._seconds)
             changes = {"extra_trees": is_extra, "tree_target": target, "time_limit": left}
             if not self._add(_TREES, name, columns, number, **changes):

@@ -82,3 +82,9 @@ def _line(name: str, values: NDArray[np.int64 | np.float64]) -> str:
     return f"{name}=" + " ".join(
         f"{value:.17g}" if values.dtype.kind == "f" else str(value) for value in values
     )
+
+
+def leading_columns(gains: Mapping[str, float]) -> list[str]:
+    """Returns the three columns by which splits gained most, each with its part of all that was gained."""
+    best = sorted(gains.items(), key=lambda gain: -gain[1])[:3]
+    return [f'"{name}" ({gain:.0%})' for name, gain in best if gain > 0]

@@ -30,7 +30,7 @@ from quartet.features import CODE
 from quartet.listener import SILENT, Listener
 from quartet.machine import ALONE, Processes
 from quartet.models.tree_target import TreeTarget
-from quartet.models.tree_text import checked_text
+from quartet.models.tree_text import checked_text, leading_columns
 from quartet.tasks import SPLITS, Seeds, Split
 from quartet.training import Epoch, Fitted, Member, Output, RegressionOutput, TrainingData, View, duration
 
@@ -38,6 +38,7 @@ _TREES, _FACTS = "trees.txt", "trees.json"
 _FOR_A_TRIAL = (
     0.04  # of the time limit: where the first trees took longer, they are fitted again without a trial
 )
+_FOR_PACE, _ENOUGH_ROUNDS, _MOST_HASTE = 10, 400, 4.0  # rounds, and by how much they may learn faster
 _FEWEST = 100  # rows on either side of an earlier cut-off
 _LOSS_SEEDS = 10_000  # of training, spread among all, on which the loss is told
 
@@ -166,9 +167,7 @@ class Trees:
 
     @property
     def leading_columns(self) -> list[str]:
-        """Returns the three columns by which splits gained most, each with its part of all that was gained."""
-        best = sorted(self.gains.items(), key=lambda gain: -gain[1])[:3]
-        return [f'"{name}" ({gain:.0%})' for name, gain in best if gain > 0]
+        return leading_columns(self.gains)
 
     @property
     def summary(self) -> str:
@@ -213,6 +212,20 @@ class _Boosting:
 
     def __post_init__(self) -> None:
         self.begin, self.target = time.perf_counter(), TreeTarget.of(self.data)
+        self.haste = 1.0  # by which the learning rate is multiplied
+
+    def hasten(self, num_rounds: int) -> float:
+        """Returns how much faster to learn, once the pace is known: so that enough rounds fit into the time limit.
+
+        Trees that are grown again learn as fast.
+        """
+        limit = self.data.recipe.time_limit
+        if limit is None or num_rounds != _FOR_PACE or self.haste > 1:
+            return 1.0
+        spent = time.perf_counter() - self.begin
+        rounds = max(1.0, (limit - spent) / (spent / num_rounds))
+        self.haste = float(np.clip(_ENOUGH_ROUNDS / rounds, 1.0, _MOST_HASTE))
+        return self.haste
 
     def rows(self, split: Split) -> _Rows:
         """Returns the columns of a split and its labels in the scale that trees learn."""
@@ -242,8 +255,9 @@ class _Boosting:
         data, names = self.data, self.data.column_names
         kind, num_outputs, recipe = data.task.spec.type, data.output.num_outputs, data.recipe
         settings = column_settings(
-            len(data.seeds["train"]), recipe.model.extra_trees, torch.get_num_threads()
+            kind, len(data.seeds["train"]), recipe.model.extra_trees, torch.get_num_threads()
         ) | {"seed": recipe.rng_seed, **task_settings(kind, num_outputs)}
+        settings["learning_rate"] *= self.haste
         codes = [place for place, name in enumerate(names) if name.endswith(CODE)]
         dataset = lightgbm.Dataset(
             train.matrix, train.labels, init_score=train.start, categorical_feature=codes, params=settings
@@ -251,7 +265,7 @@ class _Boosting:
         if stop is None:
             text = lightgbm.train(settings, dataset, rounds).model_to_string()
         else:
-            watch = _Watch(must_stop, lightgbm.callback.EarlyStopException)
+            watch = _Watch(must_stop, lightgbm.callback.EarlyStopException, self.hasten)
             booster = lightgbm.train(
                 settings,
                 dataset,
@@ -327,11 +341,17 @@ class _Watch:
 
     must_stop: Callable[[], bool]
     stop: Callable[[int, Any], Exception]
+    hasten: Callable[[int], float] = lambda _: 1.0  # how much faster to learn from a round on
     values: list[float] = field(default_factory=list)  # more is better
 
     def __call__(self, state: Any) -> None:
         ((_, _, value, is_higher_better),) = state.evaluation_result_list
         self.values.append(value if is_higher_better else -value)
+        faster = self.hasten(len(self.values))
+        if faster > 1:
+            rate = state.params["learning_rate"] * faster
+            state.model.reset_parameter({"learning_rate": rate})
+            state.params["learning_rate"] = rate
         if self.must_stop():
             raise self.stop(state.iteration, state.evaluation_result_list)
 

@@ -19,7 +19,7 @@ from tests.trained import QUICK, Heard, asked_again, churn, network_of
 
 pytestmark = pytest.mark.usefixtures("one_thread")  # sums in the same order: bits are compared here
 
-TREES = ["trees", "trees on own rows"] * 2
+TREES = ["trees on own rows", "trees"] * 2
 NETWORKS = ["tower", "quartet"]
 
 
@@ -93,9 +93,9 @@ def test_there_are_trees_a_tower_quartet_and_more_random_seeds_of_networks(whole
 
 
 def test_trees_on_own_rows_read_nothing_about_others(whole: Portfolio) -> None:
-    every, near = (set(whole.members[place].model.names) for place in (0, 1))
+    near, every = (set(whole.members[place].model.names) for place in (0, 1))
     assert near == {name for name in every if not is_about_others(name)} != every
-    assert [set(member.model.names) == every for member in whole.members[:4]] == [True, False, True, False]
+    assert [set(member.model.names) == every for member in whole.members[:4]] == [False, True, False, True]
 
 
 def test_networks_read_the_columns_by_which_trees_gained(whole: Portfolio) -> None:
@@ -241,7 +241,7 @@ def test_what_was_stopped_has_a_first_answer_and_goes_on(
     run = Run.open(str(stopped.value.folder))
     assert not run.is_done
     first = load(run.folder)
-    assert [member.name for member in network_of(first).members] == ["trees"]
+    assert [member.name for member in network_of(first).members] == TREES[:1]
     assert kept(first)[0].tobytes() == kept(model)[0].tobytes()
     resumed = fit(task, resume=run.folder, cache=cache, listener=Heard())
     assert resumed.run.is_done
@@ -253,7 +253,7 @@ def test_where_there_is_no_time_the_first_trees_are_the_answer(
     task: Task, cache: Path, tmp_path: Path
 ) -> None:
     short = fitted_with(task, tmp_path, cache, time_limit=1e-6)
-    assert [member.name for member in network_of(short).members] == ["trees"]
+    assert [member.name for member in network_of(short).members] == TREES[:1]
     assert network_of(short).weights == (1.0,)
     assert short.run.is_done
 
@@ -266,3 +266,14 @@ def test_without_columns_about_others_there_are_two_kinds_of_trees(
     monkeypatch.setattr(TrainingData, "column_names", near)
     few = fitted_with(task, tmp_path, cache)
     assert [member.name for member in network_of(few).members] == ["trees"] * 2 + NETWORKS * 3
+
+
+def test_gains_are_the_mean_of_the_trees_as_they_weigh(whole: Portfolio) -> None:
+    trees = whole.members[:4]
+    expected = {
+        name: sum(w * m.model.gains.get(name, 0.0) for m, w in zip(trees, whole.weights, strict=False))
+        / sum(whole.weights[:4])
+        for name in trees[1].model.names
+    }
+    assert whole.gains == pytest.approx(expected)
+    assert sum(whole.gains.values()) == pytest.approx(1.0)

@@ -372,3 +372,33 @@ def test_a_time_limit_keeps_what_there_is(tasks: dict[str, Task], tmp_path: Path
     model = fit(tasks["binary_classification"], recipe=recipe, runs=tmp_path, listener=Heard())
     assert network_of(model).num_trees == 1
     assert not network_of(model).is_refit
+
+
+@pytest.mark.parametrize(
+    ("limit", "faster"), [(None, 1.0), (1e9, 1.0), (0.1 + 0.01 * 200, 2.0), (0.1 + 0.01 * 10, 4.0)]
+)
+def test_trees_learn_faster_where_few_rounds_fit(
+    limit: float | None, faster: float, late: TrainingData, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ten rounds took a tenth of a second; 400 should fit. It is judged once, and holds for trees grown again."""
+    boosting = _Boosting(late.changed(late.recipe.changed(time_limit=limit), late.column_names))
+    monkeypatch.setattr("quartet.models.trees.time.perf_counter", lambda: boosting.begin + 0.1)
+    assert boosting.hasten(9) == 1.0
+    assert boosting.hasten(10) == pytest.approx(faster, rel=1e-6)
+    assert boosting.haste == pytest.approx(faster, rel=1e-6)
+    assert boosting.hasten(11) == 1.0
+
+
+def test_a_learning_rate_is_changed_for_the_rounds_that_follow(late: TrainingData) -> None:
+    """The first ten trees are those of a patient training, the eleventh has larger leaves."""
+
+    def leaves(haste: float) -> list[str]:
+        boosting = _Boosting(late)
+        boosting.hasten = lambda n: haste if n == 10 else 1.0  # type: ignore[method-assign]
+        rows = [boosting.rows(split) for split in ("train", "val")]
+        text = boosting.grow(rows[0], rows[1], rounds=12)
+        return [line for line in text.splitlines() if line.startswith("leaf_value=")]
+
+    patient, hasty = leaves(1.0), leaves(4.0)
+    common = min(len(patient), len(hasty), 10)
+    assert patient[:common] == hasty[:common]

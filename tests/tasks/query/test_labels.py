@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from quartet.database import Database
 from quartet.tasks import read_query
+from quartet.tasks.labels import column_labels
 from tests.tasks.query.compare import labels, population
-from tests.tasks.query.small import TABLES, at, shop
+from tests.tasks.query.small import TABLES, at, days, shop
 
 
 def told(query: str, day: float, database: Database | None = None) -> dict[Any, Any]:
@@ -152,3 +154,34 @@ def test_rows_of_the_table_itself_are_those_that_name_it() -> None:
 def test_names_are_found_in_any_case_and_in_quotes() -> None:
     query = 'predict count("ORDERS".* via Orders.Customer, 0, 10) /* so */ for each `customers`.ID -- here'
     assert told(query, 1) == {"C1": 1}
+
+
+@pytest.mark.parametrize("available_at", [{}, {"available_at": "loaded"}])
+def test_rows_without_a_time_that_are_always_known_are_before_every_window(
+    available_at: dict[str, str],
+) -> None:
+    tables = {name: TABLES[name] for name in ("customers", "orders")}
+    for place, column in ((3, "placed"), (4, "loaded")):
+        times = days(None, 5, 11, 12, 22, 22, 23, 40)
+        tables["orders"] = tables["orders"].set_column(place, column, times)
+    tables["customers"] = tables["customers"].set_column(1, "joined", days(0, None, 20))
+    always = {"pkey": "id", "on_missing_time": "always_known"}
+    orders = {"time_col": "placed", "fkeys": {"customer": "customers"}} | always | available_at
+    said = {"customers": always | {"time_col": "joined"}, "orders": orders}
+    database = Database.load(tables, {"tables": said})
+    assert told("PREDICT COUNT(orders.*, 0, 5) FOR EACH customers.id", 4, database) == {"C1": 1, "C2": 0}
+    for window, expected in ((", -INF, 0", {"C1"}), ("", {"C1"}), (", -9000, 0", set())):
+        assert asked(f"COUNT(orders.*{window}) > 0", 2, database) == expected, window
+    task = database.query("PREDICT orders.amount FOR EACH orders.id")
+    assert column_labels(task.spec, database).num_rows == 5  # of 8; one is undated, two have no amount
+
+
+def test_an_entity_that_an_undated_row_names_is_asked_about() -> None:
+    tables = {
+        "visits": pa.table({"household_id": [7, 7, 8, 9], "on": days(1, 12, 30, 40)}),
+        "flats": pa.table({"household_id": [9, 10]}),
+    }
+    said = {"visits": {"time_col": "on", "pkey": None}, "flats": {"time_col": None, "pkey": None}}
+    database = Database.load(tables, {"entities": {"households": "household_id"}, "tables": said})
+    query = "PREDICT COUNT(visits.*, 0, 30) FOR EACH households.household_id"
+    assert told(query, 11, database) == {7: 1, 9: 1, 10: 0}

@@ -185,3 +185,16 @@ def test_an_entity_that_an_undated_row_names_is_asked_about() -> None:
     database = Database.load(tables, {"entities": {"households": "household_id"}, "tables": said})
     query = "PREDICT COUNT(visits.*, 0, 30) FOR EACH households.household_id"
     assert told(query, 11, database) == {7: 1, 9: 1, 10: 0}
+
+
+def test_constants_are_plain_text_and_names_may_go_over_two_lines() -> None:
+    cities = ["{timedelta}", "9 days", "it's\n--", '"']
+    people = pa.table({"a\nb": [1, 2, 3, 4], "city\n": cities})
+    visits = pa.table({'x\n "y': [1, 2, 3, 4], "on\n": days(1, 2, 3, 4)})
+    said = {"p\nq": {"pkey": "a\nb", "time_col": None}, "visits": {"pkey": None, "time_col": "on\n"}}
+    said["visits"]["fkeys"] = {'"x\n ""y"': "p\nq"}
+    database = Database.load({"p\nq": people, "visits": visits}, {"tables": said})
+    for key, city in enumerate(cities, 1):
+        where = f"""\"p\nq\".\"city\n\" IN ('{city.replace("'", "''")}') AND COUNT(visits.*, -9, 0) >= 0"""
+        query = f'PREDICT COUNT(visits.*, 0, 9) FOR EACH "p\nq"."a\nb" WHERE {where}'
+        assert told(query, 0, database) == {key: 1}

@@ -103,6 +103,10 @@ def parse(text: str) -> Query:
     """Returns the tree of a query; what cannot be read is an error that says what was expected there."""
     from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
 
+    broken = re.search(r"[\ud800-\udfff\0]", text)
+    if broken:
+        span = Span(text, broken.start(), broken.end())
+        raise span.error("Q01", "this is no letter of any text", "write the query in UTF-8")
     try:
         tree = _parser().parse(text)
     except UnexpectedInput as error:

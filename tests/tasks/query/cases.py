@@ -45,6 +45,8 @@ CASES = [
     (f"PREDICT {'NOT ' * 3000}{COUNT} > 1 {FOR}", "Q08", "more than 100 deep", "side by side", ""),
     (f"PREDICT {f'({COUNT} > 1 AND ({COUNT} > 2 OR ' * 99}{COUNT} > 1{'))' * 99} {FOR}", "Q08", "more than 100 deep",
      "side by side", ""),
+    (f"PREDICT {COUNT} {FOR} WHERE cities.name = 'K\udcffln'", "Q01", "no letter of any text", "UTF-8", "\udcff"),
+    (f"PREDICT {COUNT} {FOR} WHERE cities.name = 'K\0ln'", "Q01", "no letter of any text", "UTF-8", "\0"),
     (f"PREDICT {COUNT} RANK TOP 0 {FOR}", "Q04", "RANK 0 is none", "from 1 on", "0"),
     (f"PREDICT SUM(orders.status {OF}, 0, 30) {FOR}", "Q05", "holds text, which SUM cannot take", "COUNT_DISTINCT",
      "orders.status"),

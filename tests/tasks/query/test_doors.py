@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from quartet.database import Database, TimeColumn
-from quartet.errors import QueryError, UsageError
+from quartet.errors import QueryError, TaskError, UsageError
 from quartet.tasks import SPLITS, Task, TaskRecord, is_query, read_query, selected_keys, task_yaml
 from tests.tasks.small import CHURN, DAY, START, small_shop, write_small_shop
 from tests.trained import invoke, run
@@ -153,6 +153,20 @@ def test_the_verb_query(tmp_path: Path) -> None:
     loaded = Task.load(Database.load(source), file)
     assert (loaded.name, loaded.spec.num_eval_times) == ("leaves", 1)
     assert "leaves" in invoke("task", str(source), str(file))
+
+
+def test_the_verb_query_overwrites_no_other_file_and_hides_what_there_is(tmp_path: Path) -> None:
+    source, file = write_small_shop(tmp_path / "shop"), tmp_path / "shop.sqlite"
+    file.write_text("theirs")
+    for words in (["--write-task", str(file)], ["--hide", "age"], ["--hide", "customers.agee"]):
+        done = run("query", str(source), QUERY, *words)
+        assert (done.returncode, done.stderr.count("error[")) in ((2, 1), (3, 1)), done.stderr
+    assert file.read_text() == "theirs"
+
+
+def test_columns_of_a_task_that_differ_in_case_alone_are_refused() -> None:
+    with pytest.raises(TaskError, match="three different columns"):
+        small_shop().query(QUERY, time_col="CUSTOMER")
 
 
 def test_verbs_that_take_a_task_take_a_query(tmp_path: Path) -> None:

@@ -142,6 +142,18 @@ def test_items_are_ranked_that_exist() -> None:
         "product",
     )
     assert labels(spec, database, at(0)) == {"C1": [1, 2]}
+    tables = {name: TABLES[name] for name in ("customers", "orders", "items")}
+    tables["products"] = TABLES["products"].append_column("made", days(0, 3))
+    said = {
+        "customers": {"pkey": "id", "time_col": "joined"},
+        "orders": {"pkey": "id", "time_col": "placed", "fkeys": {"customer": "customers"}},
+        "items": {"pkey": None, "time_col": "on", "fkeys": {"order": "orders", "product": "products"}},
+        "products": {"pkey": "id", "time_col": "made"},
+    }
+    newer = Database.load(tables, {"tables": said})
+    spec = read_query(query, newer).spec
+    assert labels(spec, newer, at(0)) == {"C1": [1]}  # product 2 is made later
+    assert labels(spec, newer, at(3)) == {"C1": [1, 2]}
 
 
 def test_rows_of_the_table_itself_are_those_that_name_it() -> None:

@@ -131,6 +131,23 @@ def test_times_taken_from_a_link_are_columns_of_the_tables() -> None:
     assert told("PREDICT COUNT(items.*, 0, 5) FOR EACH customers.id", 1, database) == {"C1": 1}
 
 
+def test_a_row_reached_over_several_counts_once_as_soon_as_one_of_them_is_known() -> None:
+    tables = {name: TABLES[name] for name in ("customers", "orders", "items", "products")}
+    again = pa.table({"order": [0, 1], "product": [1, 1], "on": days(50, None)})
+    tables["items"] = pa.concat_tables([again, tables["items"], again])
+    said = {
+        "customers": {"pkey": "id", "time_col": "joined"},
+        "orders": {"pkey": "id", "time_col": "placed", "fkeys": {"customer": "customers"}},
+        "items": {"pkey": None, "time_col": "on", "fkeys": {"order": "orders", "product": "products"}},
+        "products": {"pkey": "id", "time_col": None},
+    }
+    said["items"]["on_missing_time"] = "never_visible"
+    database = Database.load(tables, {"tables": said})
+    count = "PREDICT COUNT(orders.*, 0, {}) FOR EACH products.id WHERE COUNT(orders.*) < {}"
+    assert told(count.format(9, 1), 0, database) == {1: 2, 2: 1}
+    assert told(count.format(2, 3), 4, database) == {1: 1, 2: 0}
+
+
 def test_items_are_ranked_that_exist() -> None:
     database = shop()
     query = f"PREDICT LIST_DISTINCT(items.product {OF}, 0, 30) RANK TOP 2 FOR EACH customers.id"

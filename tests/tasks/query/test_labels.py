@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from quartet.database import Database
+from quartet.database import Database, TimeColumn
 from quartet.tasks import read_query
 from quartet.tasks.labels import column_labels
 from tests.tasks.query.compare import labels, population
@@ -129,6 +130,23 @@ def test_times_taken_from_a_link_are_columns_of_the_tables() -> None:
     database = Database.load(tables, schema)
     assert told("PREDICT COUNT(items.*, 0, 5) FOR EACH customers.id", 0, database) == {"C1": 3}
     assert told("PREDICT COUNT(items.*, 0, 5) FOR EACH customers.id", 1, database) == {"C1": 1}
+
+
+def test_every_row_on_a_long_way_must_be_known() -> None:
+    query = (
+        "PREDICT COUNT(items.* VIA (customers.city, orders.customer, items.order), 0, 5) FOR EACH cities.id"
+    )
+    late = shop(
+        available_at="loaded"
+    )  # order 5 on day 30: its item of day 22 and its customer are known before
+    assert told(query, 20) == {1: 1, 2: 0}
+    assert told(query, 20, late) == {1: 0, 2: 0}
+    placed = days(1, 5, 11, 12, 22, None, 23, 40)
+    tables = TABLES | {"orders": TABLES["orders"].set_column(3, "placed", placed)}
+    schema = shop().schema
+    orders = replace(schema.tables["orders"], time=TimeColumn("placed", on_missing="never_visible"))
+    never = Database.build(tables, replace(schema, tables={**schema.tables, "orders": orders}))
+    assert told(query, 20, never) == {1: 0, 2: 0}
 
 
 def test_a_row_reached_over_several_counts_once_as_soon_as_one_of_them_is_known() -> None:

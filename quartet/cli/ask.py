@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -27,7 +28,13 @@ def ask(
     time_limit: Annotated[str, typer.Option(metavar="LENGTH", help="How long to train, e.g. `20m`.")] = "5m",
     model: ModelName = None,
     at: Annotated[str | None, typer.Option(help="The time of prediction (default: the data's last).")] = None,
-    out: Annotated[Path | None, typer.Option(help="Write all scores to a .parquet or .csv file.")] = None,
+    out: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE|DATABASE#TABLE",
+            help="Write all scores to a .parquet or .csv file, or into a table: `shop.sqlite#scores`.",
+        ),
+    ] = None,
     runs: Annotated[Path, typer.Option(help="Where run folders are made.")] = Path("runs"),
     drop_early: DropEarly = False,
     device: DeviceName = "auto",
@@ -41,19 +48,26 @@ def ask(
     """
     from quartet.cli.views.query import query_view
     from quartet.config import changes_from_text
+    from quartet.database import hide_passwords
     from quartet.drawing import console, is_quiet, say
     from quartet.errors import Stopped
     from quartet.runs import TrainingView, fit, prediction_writer
     from quartet.tasks import read_query, selected_keys
+    from quartet.times import parse_instant
 
-    if out is not None:
-        prediction_writer(out)  # a kind of file that cannot be written is refused before the work
+    write = prediction_writer(out) if out is not None else None  # what cannot be is refused before the work
+    moment = None if at is None else parse_instant(at, "the asked time")
     limit = changes_from_text([f"time_limit={time_limit}"])
     database = open_database(source, schema)
     say(repr(database))
     reading = read_query(text, database)
     task = database.query(text, on_early_seed="drop" if drop_early else "error")
     console().print(query_view(reading, task))
+    keys = None
+    if reading.selected and database.span is not None:
+        keys, num_unknown = selected_keys(reading, database.span[1] if moment is None else moment)
+        if num_unknown:
+            say(f"{num_unknown:,} of those who are asked for are not known then, and left out.")
     listener = TrainingView(is_quiet())
     with stop_on_signal() as must_stop:
         listener.should_stop = must_stop  # type: ignore[method-assign]
@@ -64,9 +78,10 @@ def ask(
         finally:
             listener.close()
     console().print(trained.evaluate(task, device=device).grid())
-    scores = trained.on(database, device=device).predict(selected_keys(reading, database), at)
+    scores = trained.on(database, device=device).predict(keys, moment)
     print(scores)
-    if out is not None:
-        scores.write(out)
-        say(f"Wrote {len(scores):,} scores to {out}")
-    say(f"The run is in {trained.folder}: quartet predict {trained.folder} {source}")
+    if write is not None and out is not None:
+        write(scores)
+        say(f"Wrote {len(scores):,} scores to {hide_passwords(out)}")
+    again = [str(trained.folder), hide_passwords(source), *(["--schema", str(schema)] if schema else [])]
+    say(f"The run is in {trained.folder}: quartet predict {shlex.join(again)}")

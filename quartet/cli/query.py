@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from quartet.cli.options import DropEarly, QueryText, SchemaFile, Source, open_database
+from quartet.errors import UsageError
 
 
 def query(
@@ -54,6 +55,14 @@ def query(
         "test_timestamp": test, "remove_columns": [column.rpartition(".")[::2] for column in hide or ()] or None,
     }  # fmt: skip
     given = {word: value for word, value in given.items() if value is not None}
+    for column in hide or ():
+        if "." not in column:
+            raise UsageError("C02", f"--hide {column} names no column of a table", "write TABLE.COLUMN")
+    if write_task is not None and write_task.suffix not in (
+        ".yaml",
+        ".yml",
+    ):  # it may be a file of another kind
+        raise UsageError("C02", f'a task is not written to "{write_task}"', "name a .yaml file")
     database = open_database(source, schema)
     reading = read_query(text, database, given)
     if sql:
@@ -67,6 +76,7 @@ def query(
         if write_task is None:
             return
     task = database.query(text, on_early_seed="drop" if drop_early else "error", **given)
+    _ = task.visible_database  # a column that cannot be hidden is an error
     if not sql:
         console().print(query_view(reading, task, windows))
     if write_task is not None:

@@ -24,6 +24,7 @@ from quartet.database.readers.postgresql import connected, without
 from quartet.errors import ResourceError, UsageError, examples
 
 _SUFFIXES = {".sqlite": "sqlite", ".sqlite3": "sqlite", ".db": "sqlite", ".duckdb": "duckdb"}
+_READ_ALONE = ("mysql", "mariadb", "snowflake", "bigquery")
 _TIME = pa.timestamp("us", "UTC")  # as fine as databases keep them
 _TYPES = {
     "sqlite": {"number": "REAL", "whole": "INTEGER", "truth": "INTEGER", "time": "TEXT", "text": "TEXT"},
@@ -60,6 +61,10 @@ class DatabaseTable:
                 "C02", f'"{shown}" is a database, and no table is named', f'write "{shown}#scores"'
             )
         kind = scheme.lower() if is_url else _SUFFIXES[path.suffix]
+        if kind.partition("+")[0] in _READ_ALONE:
+            what = f'"{scheme}://" is read, but nothing is written to it'
+            fix = "write to sqlite:///, duckdb:/// or postgresql://, or to a .parquet or .csv file"
+            raise UsageError("C02", what, fix)
         if kind in ("sqlite", "duckdb") and path.name and not path.exists():
             return DatabaseTable(Address(kind, where, "main", path), name)
         return DatabaseTable(parse_address(where), name)

@@ -158,6 +158,6 @@ def _check_complete(spec: TaskSpec, where: str) -> None:
     if not spec.name.isprintable():
         raise TaskError("C01", f"{where}: name is {spec.name!r}", "give a name without control characters")
     columns = [column for column in (spec.time_col, spec.entity_col, spec.target_col) if column]
-    if len(set(columns)) < len(columns):
+    if len({column.lower() for column in columns}) < len(columns):  # as SQL compares them
         text = f"{where}: time_col, entity_col and target_col are {', '.join(columns)}"
         raise TaskError("L01", text, "name three different columns")

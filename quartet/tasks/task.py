@@ -122,7 +122,8 @@ class Task:
     def _from_query(database: Database, manifest: Mapping[str, Any], on_early_seed: OnEarlySeed) -> Task:
         """Makes the task of a query, with as many windows in validation and test as their scores need."""
         _check_type(database, Database, "the database")
-        spec = read_query(str(manifest["query"]), database, manifest).spec
+        reading = read_query(str(manifest["query"]), database, manifest)
+        spec, database = reading.spec, reading.database
         task = Task.of(spec, database, on_early_seed=on_early_seed)
         if spec.kind != "forecast" or database.span is None:
             return task

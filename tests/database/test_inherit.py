@@ -291,3 +291,17 @@ def test_one_line_dates_many_tables() -> None:
     assert not database["people"].is_timed
     with pytest.raises(TimeError, match=r'times names a column "yaer" that no table has'):
         Database.load(frames, {"times": {"yaer": None}})
+
+
+def test_a_row_that_is_always_known_has_no_time_to_give() -> None:
+    orders = pa.table({"id": [1, 2], "at": pa.array([None, datetime(2024, 2, 1)], pa.timestamp("ns"))})
+    frames = {"orders": orders, "lines": pa.table({"order_id": [1, 2]})}
+
+    def opened(**said: object) -> Database:
+        always = {"pkey": "id", "time_col": "at", "on_missing_time": "always_known"}
+        lines = {"pkey": None, "fkeys": {"order_id": "orders"}, **said}
+        return Database.load(frames, {"tables": {"orders": always, "lines": lines}})
+
+    with pytest.raises(TimeError, match=r"error\[T01\] .* 1 of its rows point to a row without a time"):
+        opened(time_from="order_id")
+    assert [finding.where for finding in opened().findings if finding.code == "D02"] == ["lines"]

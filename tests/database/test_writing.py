@@ -152,6 +152,13 @@ def test_a_database_without_a_table_is_refused(text: str) -> None:
     assert ENCODED_PASSWORD not in str(caught.value)
 
 
+@pytest.mark.parametrize("kind", ["mysql", "mariadb", "mysql+x", "snowflake", "bigquery"])
+def test_a_database_that_is_only_read_is_refused_before_the_work(kind: str) -> None:
+    with pytest.raises(UsageError, match=r"C02.*nothing is written") as caught:
+        DatabaseTable.parse(f"{kind}://me:{ENCODED_PASSWORD}@host/db#scores")
+    assert ENCODED_PASSWORD not in str(caught.value)
+
+
 def test_no_message_shows_a_password(new_database: NewDatabase) -> None:
     url = new_database()
     wrong = url.replace(ENCODED_PASSWORD, "wrong-pa55")

@@ -84,9 +84,16 @@ class _Dating:
                 f'table "{name}" takes its time from "{link.table}", which has no time itself',
                 f"give {link.table} a time_col",
             )
-        column = f"{link.table}.{spec.column}"
+        column, linked = f"{link.table}.{spec.column}", self._linked_times(name, link)
+        if (linked == STATIC).any():
+            raise TimeError(
+                "T01",
+                f'table "{name}" takes its time from "{link.table}": {(linked == STATIC).sum():,} of its rows point '
+                "to a row without a time, which is always known",
+                f"give {name} a time_col, or say on_missing_time: drop or never_visible for {link.table}",
+            )
         # With its zone: what is said of the table's own times does not hold for this one.
-        times = to_arrow(self._linked_times(name, link)).cast(pa.timestamp("ns", "UTC"))
+        times = to_arrow(linked).cast(pa.timestamp("ns", "UTC"))
         self.data[name] = self.data[name].append_column(column, times)
         self.known[name] = replace(self.known[name], time=replace(own, column=column))
 
@@ -109,6 +116,8 @@ class _Dating:
             for link, linked in times.items():
                 is_dated = linked != NEVER
                 if is_dated.mean() < _NEARLY_ALL or (linked != newest)[is_dated].any():
+                    continue
+                if (linked == STATIC).any():  # these have no time to give
                     continue
                 if not any(self._is_contradicted(name, linked, child) for child in self.known):
                     why = f"its rows belong to those of {link.table}, by {link.label}"

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 from quartet.tasks.query.resolve import Kind
 from quartet.tasks.query.tree import Comparison, Constant, Window
 from quartet.times import parse_instant, show_instant
 
 NOW = "t.timestamp"  # the prediction time
+_HORIZON, _IN_TWO = "{timedelta}", "{' || 'timedelta}"  # what task SQL has filled in, and what a text has not
 
 
 def quoted(name: str) -> str:
@@ -68,9 +71,11 @@ def literal(constant: Constant, kind: Kind) -> str:
     if kind == "time":
         return f"TIMESTAMP_NS '{show_instant(parse_instant(str(constant), 'the query'))}'"
     if isinstance(constant, str):
-        return " || chr(10) || ".join("'" + line.replace("'", "''") + "'" for line in constant.split("\n"))
+        lines = [line.replace("'", "''").replace(_HORIZON, _IN_TWO) for line in constant.split("\n")]
+        return " || chr(10) || ".join(f"'{line}'" for line in lines)
     return repr(constant)
 
 
 def indented(sql: str) -> str:
-    return "\n".join(f"  {line}" for line in sql.split("\n"))
+    """Returns SQL with its lines moved in; a name in quotes that goes over two lines stays as it is."""
+    return "  " + re.sub(r"""("[^"]*"|'[^']*')|\n""", lambda found: found[1] or "\n  ", sql)

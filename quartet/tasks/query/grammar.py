@@ -90,6 +90,8 @@ _SHOWN = {
 _ALL_UNITS = get_args(Unit)
 _DAYS = {"seconds": 1 / 86400, "minutes": 1 / 1440, "hours": 1 / 24, "days": 1, "weeks": 7, "months": 31}
 _LONGEST = 300 * 365  # days
+_MOST_DIGITS = 38  # of a whole number, as many as DuckDB reads
+_DEEPEST = 100  # conditions inside one another
 
 
 def is_query(text: str) -> bool:
@@ -101,6 +103,10 @@ def parse(text: str) -> Query:
     """Returns the tree of a query; what cannot be read is an error that says what was expected there."""
     from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
 
+    broken = re.search(r"[\ud800-\udfff\0]", text)
+    if broken:
+        span = Span(text, broken.start(), broken.end())
+        raise span.error("Q01", "this is no letter of any text", "write the query in UTF-8")
     try:
         tree = _parser().parse(text)
     except UnexpectedInput as error:
@@ -116,7 +122,9 @@ def parse(text: str) -> Query:
         )
         expected = f"; expected {', '.join(words)}" if words else ""
         raise Span(text, at, at + length).error("Q01", f"{got}{expected}", _syntax_fix(text, at)) from None
-    return _Reader(text).query(tree)
+    reader = _Reader(text)
+    reader.check_depth(tree)
+    return reader.query(tree)
 
 
 def _syntax_fix(text: str, at: int) -> str:
@@ -146,6 +154,22 @@ class _Reader:
             return Span(self.text, node.meta.start_pos, node.meta.end_pos)
         return Span(self.text, node.start_pos, node.end_pos)
 
+    def check_depth(self, tree: Any) -> None:
+        """Refuses conditions inside conditions inside conditions, before anything follows them down."""
+        level, depth = [tree], 0
+        while level:
+            level = [child for node in level for child in node.children if hasattr(child, "data")]
+            depth += 1
+            if depth > _DEEPEST and level:
+                what = f"conditions stand inside one another, more than {_DEEPEST} deep"
+                raise self.span(level[0]).error("Q08", what, "join them by AND and OR side by side")
+
+    def whole(self, token: Any) -> int:
+        if len(token.lstrip("+-0")) > _MOST_DIGITS:
+            what = f"a number of {len(token):,} digits is too large"
+            raise self.span(token).error("Q05", what, f"give one of at most {_MOST_DIGITS} digits")
+        return int(token)
+
     def query(self, tree: Any) -> Query:
         parts = {child.data: child for child in tree.children[1:]}
         form, entity = parts.get("form"), self.reference(parts["reference"])
@@ -161,12 +185,13 @@ class _Reader:
 
     def form(self, tree: Any) -> Form:
         word, *number = tree.children
-        if number and int(number[0]) < 1:
+        count = self.whole(number[0]) if number else 0
+        if number and count < 1:
             raise self.span(number[0]).error(
                 "Q04", f"{word.upper()} {number[0]} is none", "give a number from 1 on"
             )
         kind = {"FORECAST": "FORECAST", "RANK": "RANK"}.get(word.upper(), "CLASSIFY")
-        return Form(kind, int(number[0]) if number else 0, self.span(tree))  # type: ignore[arg-type]
+        return Form(kind, count, self.span(tree))  # type: ignore[arg-type]
 
     def condition(self, tree: Any) -> Condition:
         if tree.data == "aggregation":
@@ -195,7 +220,7 @@ class _Reader:
             return bool(token.upper() == "TRUE")
         if token.type == "NUMBER" and math.isinf(float(token)):
             raise self.span(token).error("Q05", f"{token} is too large", "give a smaller number")
-        return int(token) if token.type == "INTEGER" else float(token)
+        return self.whole(token) if token.type == "INTEGER" else float(token)
 
     def aggregation(self, tree: Any) -> Aggregation:
         function, of, *rest = tree.children
@@ -229,7 +254,7 @@ class _Reader:
         token = tree.children[0]
         if token.type == "INFINITE" and may_be_infinite and token.startswith("-"):
             return None
-        if token.type != "INTEGER" or abs(int(token)) > 10**6:
+        if token.type != "INTEGER" or abs(self.whole(token)) > 10**6:
             fix = "write whole numbers up to 1,000,000; -INF may stand at the start, for everything before"
             raise self.span(tree).error("Q04", f'"{token}" cannot bound a window', fix)
         return int(token)

@@ -43,7 +43,10 @@ def slug(query: Query, sign: str) -> str:
         else:
             words.insert(0, term.function)
             words += [_OPERATORS.get(test[0], test[0]), str(test[1])] if test else []
-        named.append(" ".join([*words, *([f"{term.window.end} {term.window.unit}"] if term.window else [])]))
+        if term.window:
+            words += [f"{term.window.start} to"] if term.window.start else []
+            words += [f"{term.window.end} {term.window.unit}"]
+        named.append(" ".join(words))
     joined = f" {getattr(query.target, 'operator', 'and')} ".join(named)
     return re.sub(r"[\W_]+", sign, joined.lower())[:LONGEST_NAME].strip(sign) or "target"
 

@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+import pyarrow as pa
 
-from quartet.database import Database, Table
+from quartet.causal import visible
+from quartet.database import Database, Table, proposed_entities
 from quartet.errors import QueryError, TaskError
-from quartet.tasks.labels import known_column
+from quartet.tasks.labels import known_column, rows_of_keys
 from quartet.tasks.query.grammar import parse
 from quartet.tasks.query.naming import LONGEST_NAME, slug, window_length
 from quartet.tasks.query.resolve import Catalogue, Kind
@@ -20,7 +22,7 @@ from quartet.tasks.query.tree import Aggregation, Comparison, Condition, Query, 
 from quartet.tasks.query.types import column_type, forecast_type
 from quartet.tasks.sandbox import run_task_sql
 from quartet.tasks.spec import TaskSpec, spec_from_dict
-from quartet.times import show_length
+from quartet.times import show_instant, show_length
 
 _GIVEN = {
     *("query", "name", "description", "manifest_version", "task_type", "eval_k"),
@@ -31,9 +33,13 @@ _GIVEN = {
 
 @dataclass(frozen=True)
 class Reading:
-    """How a query was read: the definition that it stands for, and sentences (what, why)."""
+    """How a query was read: the definition that it stands for, and sentences (what, why).
+
+    `database` is the one that was asked, with the entity table made from distinct values if it was not there.
+    """
 
     query: Query
+    database: Database
     spec: TaskSpec
     facts: tuple[tuple[str, str], ...]
     selected: str = ""  # SQL of the keys for whom an answer is wanted
@@ -46,8 +52,12 @@ def read_query(text: str, database: Database, given: Mapping[str, Any] | None = 
         if word not in _GIVEN:
             what = f'"{word}" is given beside a query, from which it follows'
             raise TaskError("C01", what, "take one of them out")
-    query, catalogue = parse(text), Catalogue(database)
+    query = parse(text)
     _check_forms(query)
+    name = query.entity.table.text
+    if any(entity.is_called(name) for entity in proposed_entities(database)) and not _has(database, name):
+        database = database.with_entity(name)
+    catalogue = Catalogue(database)
     entity, key = catalogue.entity(query)
     names = {"entity_col": key, "target_col": slug(query, "_"), "time_col": "timestamp"}
     if (
@@ -75,21 +85,26 @@ def read_query(text: str, database: Database, given: Mapping[str, Any] | None = 
     spec = spec_from_dict(
         words | {k: v for k, v in given.items() if v is not None and k != "query"}, "the query"
     )
-    return Reading(query, spec, tuple(facts), writer.selected() if query.selected else "")
+    return Reading(query, database, spec, tuple(facts), writer.selected() if query.selected else "")
 
 
-def selected_keys(reading: Reading, database: Database) -> list[Any] | None:
-    """Returns the keys for whom a query wants an answer; None where it names none, and wants it for all."""
-    if not reading.selected:
-        return None
+def _has(database: Database, table: str) -> bool:
+    return table.lower() in {name.lower() for name in database.tables}
+
+
+def selected_keys(reading: Reading, time: int) -> tuple[list[Any], int]:
+    """Returns the keys for whom a query wants an answer and that are known at a time, and how many are not yet."""
+    database, span, said = reading.database, reading.query.entity.span, reading.query.selected_text
     tables = {name: table.data for name, table in database.tables.items()}
-    keys: list[Any] = run_task_sql(reading.selected, tables, np.empty(0, np.int64), 0, "the query")[
-        "key"
-    ].to_pylist()
-    if not keys:
-        span = reading.query.entity.span
-        raise span.error("Q09", f"no {span} is meant by {reading.query.selected_text}", "check the keys")
-    return keys
+    keys = run_task_sql(reading.selected, tables, np.empty(0, np.int64), 0, "the query")["key"]
+    if not len(keys):
+        raise span.error("Q09", f"no {span} is meant by {said}", "check the keys")
+    table = database[reading.spec.entity_table]
+    known = visible(table.known_at[rows_of_keys(keys, table, "the query")], time)
+    if not known.any():
+        what = f"no {span} that is meant by {said} is known at {show_instant(time)}"
+        raise span.error("Q09", what, "ask at a later time, or about others")
+    return keys.filter(pa.array(known)).to_pylist(), int((~known).sum())
 
 
 def query_place(text: str, part: Literal["target", "where"]) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from typing import Literal
 
 import pyarrow as pa
 
-from quartet.database import Database, Table
+from quartet.database import Database, Table, proposed_entities
 from quartet.errors import QuartetError, did_you_mean
 from quartet.tasks.labels import known_column
 from quartet.tasks.query.tree import Aggregation, Comparison, Condition, Name, Query, Reference, terms
@@ -34,7 +34,11 @@ class Catalogue:
         if name.text in self.database.tables:
             return self.database[name.text]
         if name.text.lower() not in tables:
-            meant = did_you_mean(name.text, self.database.tables)
+            made = self.database.entity_name(name.text)
+            if made is not None:
+                return self.database[made]
+            proposed = [entity.name for entity in proposed_entities(self.database)]
+            meant = did_you_mean(name.text, [*self.database.tables, *proposed])
             raise name.span.error("Q02", f'there is no table "{name.text}"{meant}', "correct the name")
         return self.database[tables[name.text.lower()]]
 

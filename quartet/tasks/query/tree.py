@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
+from unicodedata import combining, east_asian_width
 
 from quartet.errors import QueryError
 
@@ -31,7 +32,7 @@ class Span:
 
     @property
     def place(self) -> tuple[str, str]:
-        """The line of the text, and a line with a caret below each letter of the part."""
+        """The line of the text, and a line with carets below the part, as wide as a terminal shows it."""
         begin = self.text.rfind("\n", 0, self.start) + 1
         end = self.text.find("\n", self.start)
         line = self.text[begin : len(self.text) if end < 0 else end]
@@ -39,7 +40,8 @@ class Span:
         cut = max(0, min(at - _WIDEST // 3, len(line) - _WIDEST))
         shown = ("…" if cut else "") + line[cut : cut + _WIDEST] + ("…" if len(line) > cut + _WIDEST else "")
         width = min(width, max(1, cut + _WIDEST - at))
-        return "  " + shown.replace("\t", " "), " " * (2 + at - cut + bool(cut)) + "^" * width
+        indent = 2 + bool(cut) + _width(line[cut:at])
+        return "  " + shown.replace("\t", " "), " " * indent + "^" * max(1, _width(line[at : at + width]))
 
     def error(self, code: str, what: str, fix: str = "") -> QueryError:
         """Returns the error that something is wrong here."""
@@ -127,6 +129,12 @@ class Query:
     @property
     def selected_text(self) -> str:
         return str(self.selected.span) if self.selected else ""
+
+
+def _width(text: str) -> int:
+    """Returns how many columns of a terminal a text takes: letters of East Asia two, accents on a letter none."""
+    wide = sum(east_asian_width(letter) in "WF" for letter in text)
+    return len(text) + wide - sum(combining(letter) > 0 for letter in text)
 
 
 def written(name: str) -> str:

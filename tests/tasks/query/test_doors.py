@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 import yaml
 
-from quartet.database import Database
-from quartet.errors import UsageError
-from quartet.tasks import SPLITS, Task, TaskRecord, is_query, task_yaml
-from tests.tasks.small import CHURN, small_shop, write_small_shop
-from tests.trained import invoke
+from quartet.database import Database, TimeColumn
+from quartet.errors import QueryError, TaskError, UsageError
+from quartet.tasks import SPLITS, Task, TaskRecord, is_query, read_query, selected_keys, task_yaml
+from tests.tasks.small import CHURN, DAY, START, small_shop, write_small_shop
+from tests.trained import invoke, run
 
 QUERY = (
     "PREDICT COUNT(orders.*, 0, 10, days) = 0\n"
@@ -59,6 +61,7 @@ def test_what_follows_from_a_query() -> None:
     [
         ("COUNT(orders.*, 0, 10)", "count_orders_10_days", "regression"),
         ("COUNT(orders.*, 0, 3, weeks) > 0", "any_orders_3_weeks", "binary_classification"),
+        ("COUNT(orders.*, 7, 14) > 0", "any_orders_7_to_14_days", "binary_classification"),
         (
             "SUM(orders.amount, 0, 1, month) >= 50",
             "sum_orders_amount_from_50_1_months",
@@ -152,6 +155,20 @@ def test_the_verb_query(tmp_path: Path) -> None:
     assert "leaves" in invoke("task", str(source), str(file))
 
 
+def test_the_verb_query_overwrites_no_other_file_and_hides_what_there_is(tmp_path: Path) -> None:
+    source, file = write_small_shop(tmp_path / "shop"), tmp_path / "shop.sqlite"
+    file.write_text("theirs")
+    for words in (["--write-task", str(file)], ["--hide", "age"], ["--hide", "customers.agee"]):
+        done = run("query", str(source), QUERY, *words)
+        assert (done.returncode, done.stderr.count("error[")) in ((2, 1), (3, 1)), done.stderr
+    assert file.read_text() == "theirs"
+
+
+def test_columns_of_a_task_that_differ_in_case_alone_are_refused() -> None:
+    with pytest.raises(TaskError, match="three different columns"):
+        small_shop().query(QUERY, time_col="CUSTOMER")
+
+
 def test_verbs_that_take_a_task_take_a_query(tmp_path: Path) -> None:
     source = write_small_shop(tmp_path / "shop")
     assert "customers-no-orders-10-days" in invoke("task", str(source), QUERY)
@@ -166,3 +183,62 @@ def test_the_verb_ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "roc_auc" in shown
     assert len((tmp_path / "scores.csv").read_text().splitlines()) == 3
     assert (tmp_path / "runs" / "latest").exists()
+
+
+def test_what_cannot_be_answered_is_said_before_the_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def trained(*_: object, **__: object) -> None:
+        raise AssertionError("a training was begun")
+
+    source, secret = write_small_shop(tmp_path / "shop"), "postgresql://me:pa55@host/db"
+    monkeypatch.setattr("quartet.runs.fit", trained)
+    asked = "PREDICT COUNT(orders.*, 0, 10) = 0 FOR customers.customer"
+    for query, words in (
+        (f"{asked} = 777", []),
+        (f"{asked} = 1", ["--at", "soon"]),
+        (f"{asked} = 1", ["--out", f"{secret.replace('postgresql', 'mysql')}#scores"]),
+    ):
+        done = run("ask", str(source), query, *words)
+        assert "error[" in done.stderr
+        assert "a training" not in done.stderr
+        assert "pa55" not in done.stdout + done.stderr
+
+
+def test_ask_answers_for_those_who_are_known_and_shows_no_password(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    joined = pa.array([START + (200 if row >= 30 else 0) * DAY for row in range(40)], pa.timestamp("ns"))
+    shop = small_shop()
+    tables = {name: table.data for name, table in shop.tables.items()}
+    tables["customers"] = tables["customers"].append_column("joined", joined)
+    customers = replace(shop.schema.tables["customers"], time=TimeColumn("joined"))
+    schema = replace(shop.schema, tables={**shop.schema.tables, "customers": customers})
+    database = Database.build(tables, schema)
+    monkeypatch.setattr("quartet.cli.ask.open_database", lambda *_: database)
+    monkeypatch.chdir(tmp_path)
+    query = "PREDICT COUNT(orders.*, 0, 10) = 0 FOR customers.customer IN ('C01', 'C02', 'C39')"
+    words = ["--model", "lightgbm", "--time-limit", "1m", "--at", "2023-06-01", "--out", "scores.csv"]
+    done = run("ask", "postgresql://me:pa55@host/db", query, *words, "--drop-early")
+    shown = done.stdout + done.stderr
+    assert "1 of those who are asked for are not known then" in shown
+    assert len((tmp_path / "scores.csv").read_text().splitlines()) == 3
+    assert "pa55" not in shown
+    assert "postgresql://me:***@host/db" in shown
+
+
+@pytest.mark.parametrize("name", ["households", "Household", "household_id"])
+def test_a_query_makes_the_entity_table_that_it_names(name: str) -> None:
+    days = [START + day * DAY for day in range(300)]
+    visits = {"household_id": [day % 7 for day in range(300)], "on": pa.array(days, pa.timestamp("ns"))}
+    schema = {"tables": {"visits": {"pkey": None, "time_col": "on"}}}
+    database = Database.load({"visits": pa.table(visits)}, schema)
+    query = f"PREDICT COUNT(visits.*, 0, 5) > 0 FOR {name}.household_id IN (1, 9)"
+    task = Task.load(database, query)
+    assert task.spec.entity_table == "households"
+    assert task.full_database["households"].num_rows == 7
+    assert selected_keys(read_query(query, database), days[1]) == ([1], 0)
+    with pytest.raises(QueryError, match="is known at 2023-01-01"):
+        selected_keys(read_query(query, database), days[0])
+    with pytest.raises(QueryError, match='did you mean "households"'):
+        Task.load(database, query.replace(name, "hosueholds"))

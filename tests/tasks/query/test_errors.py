@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from rich.cells import cell_len
 
 from quartet.errors import QuartetError, TaskError
 from quartet.tasks import Task, check_labels, read_query
@@ -37,6 +38,19 @@ def test_a_long_query_is_shown_around_the_place_and_in_its_line() -> None:
     line, caret = raised.value.place
     assert len(line) < 110
     assert line[caret.index("^") :].startswith("old = 3")
+
+
+def test_carets_stand_below_wide_letters() -> None:
+    text = f"PREDICT {COUNT} > 0 {FOR} WHERE cities.name = '東京e\u0301' AND customers.\"都市\" = 1"
+    with pytest.raises(QuartetError) as raised:
+        read_query(text, shop())
+    line, caret = raised.value.place
+    before, pointed = line[: line.index('"都市"')], '"都市"'
+    assert (caret.index("^"), caret.count("^")) == (cell_len(before), cell_len(pointed))
+
+
+def test_conditions_may_be_nested() -> None:
+    read_query(f"PREDICT {'NOT (' * 90}{COUNT} > 1{')' * 90} {FOR}", shop())
 
 
 def test_nobody_is_asked_about() -> None:

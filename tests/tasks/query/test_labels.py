@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
-from quartet.database import Database
+from quartet.database import Database, TimeColumn
 from quartet.tasks import read_query
+from quartet.tasks.labels import column_labels
 from tests.tasks.query.compare import labels, population
-from tests.tasks.query.small import TABLES, at, shop
+from tests.tasks.query.small import TABLES, at, days, shop
 
 
 def told(query: str, day: float, database: Database | None = None) -> dict[Any, Any]:
@@ -129,6 +132,40 @@ def test_times_taken_from_a_link_are_columns_of_the_tables() -> None:
     assert told("PREDICT COUNT(items.*, 0, 5) FOR EACH customers.id", 1, database) == {"C1": 1}
 
 
+def test_every_row_on_a_long_way_must_be_known() -> None:
+    query = (
+        "PREDICT COUNT(items.* VIA (customers.city, orders.customer, items.order), 0, 5) FOR EACH cities.id"
+    )
+    late = shop(
+        available_at="loaded"
+    )  # order 5 on day 30: its item of day 22 and its customer are known before
+    assert told(query, 20) == {1: 1, 2: 0}
+    assert told(query, 20, late) == {1: 0, 2: 0}
+    placed = days(1, 5, 11, 12, 22, None, 23, 40)
+    tables = TABLES | {"orders": TABLES["orders"].set_column(3, "placed", placed)}
+    schema = shop().schema
+    orders = replace(schema.tables["orders"], time=TimeColumn("placed", on_missing="never_visible"))
+    never = Database.build(tables, replace(schema, tables={**schema.tables, "orders": orders}))
+    assert told(query, 20, never) == {1: 0, 2: 0}
+
+
+def test_a_row_reached_over_several_counts_once_as_soon_as_one_of_them_is_known() -> None:
+    tables = {name: TABLES[name] for name in ("customers", "orders", "items", "products")}
+    again = pa.table({"order": [0, 1], "product": [1, 1], "on": days(50, None)})
+    tables["items"] = pa.concat_tables([again, tables["items"], again])
+    said = {
+        "customers": {"pkey": "id", "time_col": "joined"},
+        "orders": {"pkey": "id", "time_col": "placed", "fkeys": {"customer": "customers"}},
+        "items": {"pkey": None, "time_col": "on", "fkeys": {"order": "orders", "product": "products"}},
+        "products": {"pkey": "id", "time_col": None},
+    }
+    said["items"]["on_missing_time"] = "never_visible"
+    database = Database.load(tables, {"tables": said})
+    count = "PREDICT COUNT(orders.*, 0, {}) FOR EACH products.id WHERE COUNT(orders.*) < {}"
+    assert told(count.format(9, 1), 0, database) == {1: 2, 2: 1}
+    assert told(count.format(2, 3), 4, database) == {1: 1, 2: 0}
+
+
 def test_items_are_ranked_that_exist() -> None:
     database = shop()
     query = f"PREDICT LIST_DISTINCT(items.product {OF}, 0, 30) RANK TOP 2 FOR EACH customers.id"
@@ -140,6 +177,18 @@ def test_items_are_ranked_that_exist() -> None:
         "product",
     )
     assert labels(spec, database, at(0)) == {"C1": [1, 2]}
+    tables = {name: TABLES[name] for name in ("customers", "orders", "items")}
+    tables["products"] = TABLES["products"].append_column("made", days(0, 3))
+    said = {
+        "customers": {"pkey": "id", "time_col": "joined"},
+        "orders": {"pkey": "id", "time_col": "placed", "fkeys": {"customer": "customers"}},
+        "items": {"pkey": None, "time_col": "on", "fkeys": {"order": "orders", "product": "products"}},
+        "products": {"pkey": "id", "time_col": "made"},
+    }
+    newer = Database.load(tables, {"tables": said})
+    spec = read_query(query, newer).spec
+    assert labels(spec, newer, at(0)) == {"C1": [1]}  # product 2 is made later
+    assert labels(spec, newer, at(3)) == {"C1": [1, 2]}
 
 
 def test_rows_of_the_table_itself_are_those_that_name_it() -> None:
@@ -152,3 +201,47 @@ def test_rows_of_the_table_itself_are_those_that_name_it() -> None:
 def test_names_are_found_in_any_case_and_in_quotes() -> None:
     query = 'predict count("ORDERS".* via Orders.Customer, 0, 10) /* so */ for each `customers`.ID -- here'
     assert told(query, 1) == {"C1": 1}
+
+
+@pytest.mark.parametrize("available_at", [{}, {"available_at": "loaded"}])
+def test_rows_without_a_time_that_are_always_known_are_before_every_window(
+    available_at: dict[str, str],
+) -> None:
+    tables = {name: TABLES[name] for name in ("customers", "orders")}
+    for place, column in ((3, "placed"), (4, "loaded")):
+        times = days(None, 5, 11, 12, 22, 22, 23, 40)
+        tables["orders"] = tables["orders"].set_column(place, column, times)
+    tables["customers"] = tables["customers"].set_column(1, "joined", days(0, None, 20))
+    always = {"pkey": "id", "on_missing_time": "always_known"}
+    orders = {"time_col": "placed", "fkeys": {"customer": "customers"}} | always | available_at
+    said = {"customers": always | {"time_col": "joined"}, "orders": orders}
+    database = Database.load(tables, {"tables": said})
+    assert told("PREDICT COUNT(orders.*, 0, 5) FOR EACH customers.id", 4, database) == {"C1": 1, "C2": 0}
+    for window, expected in ((", -INF, 0", {"C1"}), ("", {"C1"}), (", -9000, 0", set())):
+        assert asked(f"COUNT(orders.*{window}) > 0", 2, database) == expected, window
+    task = database.query("PREDICT orders.amount FOR EACH orders.id")
+    assert column_labels(task.spec, database).num_rows == 5  # of 8; one is undated, two have no amount
+
+
+def test_an_entity_that_an_undated_row_names_is_asked_about() -> None:
+    tables = {
+        "visits": pa.table({"household_id": [7, 7, 8, 9], "on": days(1, 12, 30, 40)}),
+        "flats": pa.table({"household_id": [9, 10]}),
+    }
+    said = {"visits": {"time_col": "on", "pkey": None}, "flats": {"time_col": None, "pkey": None}}
+    database = Database.load(tables, {"entities": {"households": "household_id"}, "tables": said})
+    query = "PREDICT COUNT(visits.*, 0, 30) FOR EACH households.household_id"
+    assert told(query, 11, database) == {7: 1, 9: 1, 10: 0}
+
+
+def test_constants_are_plain_text_and_names_may_go_over_two_lines() -> None:
+    cities = ["{timedelta}", "9 days", "it's\n--", '"']
+    people = pa.table({"a\nb": [1, 2, 3, 4], "city\n": cities})
+    visits = pa.table({'x\n "y': [1, 2, 3, 4], "on\n": days(1, 2, 3, 4)})
+    said = {"p\nq": {"pkey": "a\nb", "time_col": None}, "visits": {"pkey": None, "time_col": "on\n"}}
+    said["visits"]["fkeys"] = {'"x\n ""y"': "p\nq"}
+    database = Database.load({"p\nq": people, "visits": visits}, {"tables": said})
+    for key, city in enumerate(cities, 1):
+        where = f"""\"p\nq\".\"city\n\" IN ('{city.replace("'", "''")}') AND COUNT(visits.*, -9, 0) >= 0"""
+        query = f'PREDICT COUNT(visits.*, 0, 9) FOR EACH "p\nq"."a\nb" WHERE {where}'
+        assert told(query, 0, database) == {key: 1}

@@ -177,8 +177,8 @@ class _Fitting:
             kinds |= {"trees on logarithms": (every, "logarithms")}
             kinds |= {"trees on changes": (every, "changes")} if past_column(self.data) else {}
         kinds |= {"trees on own rows": (own, "values")}
-        names = {what: name for name, what in kinds.items() if name != "trees"} | {kinds["trees"]: "trees"}
-        trees = [(name, *what) for what, name in names.items()]  # each set of columns once
+        names = {what: "trees" if what == kinds["trees"] else name for name, what in kinds.items()}
+        trees = [(name, *what) for what, name in names.items()]  # each set of columns once, near ones first
         turns = [(*one, is_extra) for is_extra in (False, True) for one in trees]
         self.data.columns("train"), self.data.columns("val")
         num_read, begun = 0, self._seconds  # columns that trees have read, and since when

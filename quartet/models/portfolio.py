@@ -35,7 +35,7 @@ from quartet.tasks import Seeds
 from quartet.training import Epoch, Fitted, Member, Output, TrainingData, View, duration
 
 _TREES, _TOWER, _NETWORK = "lightgbm", "tower", "quartet"
-_FOR_TREES, _FOR_TOWER = 0.4, 0.15  # of the time limit
+_FOR_TREES, _FOR_TOWER = 0.4, 0.15  # of the time limit, for trees once there are columns
 _SCORED = 1000  # seeds that a network scores in a second of one core, until it has shown how many
 _TOWER_SEEDS = 5  # times as many seeds has an epoch of the tower
 _WITH_REFIT = 1.3  # how much longer a network takes that is fitted further to train and validation
@@ -182,15 +182,18 @@ class _Fitting:
         turns = [(*one, is_extra) for is_extra in (False, True) for one in trees]
         self.data.columns("train"), self.data.columns("val")
         num_read, begun = 0, self._seconds  # columns that trees have read, and since when
+        end = begun + _FOR_TREES * max(0.0, self.limit - begun)
         for number, (name, columns, target, is_extra) in enumerate(turns):
             more = (self._seconds - begun) * len(columns) / max(1, num_read)
             expected = self._seconds + (
                 more if num_read >= len(every) else 0.0
             )  # all columns are tried in any case
-            if number and expected > _FOR_TREES * self.limit:
+            if number and expected > end:
                 break  # another would take the trees beyond their part of the time
             num_read += len(columns)
-            left = None if self.limit == math.inf else max(1.0, _FOR_TREES * self.limit - self._seconds)
+            left = (
+                None if self.limit == math.inf else max(1.0, (end - self._seconds) / (2 if not number else 1))
+            )
             changes = {"extra_trees": is_extra, "tree_target": target, "time_limit": left}
             if not self._add(_TREES, name, columns, number, **changes):
                 return None

@@ -19,7 +19,7 @@ from quartet.errors import SchemaError, TaskError, TimeError, UsageError, did_yo
 from quartet.tasks.sandbox import TaskTables
 from quartet.tasks.spec import TaskSpec
 from quartet.tasks.splits import Split, Splits, forecast_times, no_times
-from quartet.times import NEVER, STATIC, show_instant, show_length, to_arrow, to_utc
+from quartet.times import FIRST, NEVER, STATIC, show_instant, show_length, to_arrow, to_utc
 
 _MOST_TIMES = 1_000_000  # at which labels are made
 _LABEL_TYPES = (
@@ -224,13 +224,13 @@ class Gap:
 def known_column(table: Table) -> str | None:
     """Returns the column that tells task SQL when the rows of a table became known; None if they always were.
 
-    It is the time column or, where rows are known later than that (`available_at`, the end of a period), a column
-    `known_at` that SQL finds beside the others.
+    It is the time column or, where rows are known later than that (`available_at`, the end of a period) or always if
+    they have no time, a column `known_at` that SQL finds beside the others.
     """
     time = table.schema.time
     if time is None:
         return None
-    if not table.schema.available_at and not time.end_of:
+    if not table.schema.available_at and not time.end_of and time.on_missing != "always_known":
         return time.column
     taken, name = {column.lower() for column in table.data.column_names}, "known_at"
     while name in taken:
@@ -256,7 +256,8 @@ class _TimedTables:
             order, data = np.argsort(tables[name].known_at, kind="stable"), tables[name].data
             column = known_column(tables[name])
             if column and column not in data.column_names:
-                data = data.append_column(column, to_arrow(tables[name].known_at))
+                known_at = tables[name].known_at  # always is before any time that a query can ask at
+                data = data.append_column(column, to_arrow(np.where(known_at == STATIC, FIRST, known_at)))
             return data if (order == np.arange(len(order))).all() else data.take(pa.array(order))
 
         self.sandbox = TaskTables(tables, in_order)
@@ -300,9 +301,12 @@ def column_labels(spec: TaskSpec, database: Database) -> pa.Table:
         )
     keys = entity.data[columns.entity] if entity.primary_key else pa.array(np.arange(entity.num_rows))
     target = entity.data[spec.target_col]
-    labels = pa.table([to_arrow(entity.known_at), keys, target], names=columns.names)
-    # A row without a value is no label that was lost, and a row that is never visible has no time to ask at.
-    labels = labels.filter(pc.and_(has_label(target), pa.array(entity.known_at != NEVER)))
+    has_time = ~np.isin(entity.known_at, (STATIC, NEVER))
+    labels = pa.table(
+        [to_arrow(np.where(has_time, entity.known_at, NEVER)), keys, target], names=columns.names
+    )
+    # A row without a value is no label that was lost, and a row that is known always or never has no time to ask at.
+    labels = labels.filter(pc.and_(has_label(target), pa.array(has_time)))
     labels = columns.select(labels, f'task "{spec.name}"')
     return labels.sort_by([(columns.time, "ascending"), (columns.entity, "ascending")])
 

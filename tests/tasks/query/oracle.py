@@ -322,7 +322,7 @@ class Oracle:
         rows = []
         for _, row in self.walk(at, path, bound, is_last_bounded=False):
             known = self.known[table][row]
-            if known == NEVER or not (known == STATIC or start < known <= end):
+            if known == NEVER or not start < known <= end:  # `STATIC` comes before all, and after -INF
                 continue
             if where is None or self.value(where, (table, row), time, bound, is_target) is True:
                 rows.append((known, row))

@@ -64,7 +64,7 @@ def ask(
         finally:
             listener.close()
     console().print(trained.evaluate(task, device=device).grid())
-    scores = trained.on(database, device=device).predict(selected_keys(reading, database), at)
+    scores = trained.on(database, device=device).predict(selected_keys(reading, task.full_database), at)
     print(scores)
     if out is not None:
         scores.write(out)

@@ -46,7 +46,8 @@ def read_query(text: str, database: Database, given: Mapping[str, Any] | None = 
         if word not in _GIVEN:
             what = f'"{word}" is given beside a query, from which it follows'
             raise TaskError("C01", what, "take one of them out")
-    query, catalogue = parse(text), Catalogue(database)
+    query = parse(text)
+    catalogue = Catalogue(database, query)
     _check_forms(query)
     entity, key = catalogue.entity(query)
     names = {"entity_col": key, "target_col": slug(query, "_"), "time_col": "timestamp"}

@@ -190,10 +190,7 @@ def _autocomplete(
     column, kind = catalogue.column(target), catalogue.kind(target)
     if known_column(table) is None:
         what = f'"{table.name}" has no time column: it is not known when {target.span} was asked for'
-        fix = (
-            f"say when its rows were known, in a schema file: tables: {{{table.name}: {{time_col: COLUMN}}}}"
-        )
-        raise target.span.error("Q07", what, fix)
+        raise target.span.error("Q07", what, catalogue.dating(table))
     if query.where is not None:
         fix = "leave the WHERE out, or give a table of labels (kind: external)"
         raise query.where.span.error(

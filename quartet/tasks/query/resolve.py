@@ -119,6 +119,15 @@ class Catalogue:
             raise of.span.error("Q05", f"{of.span} holds {_KINDS[kind]}, which {function} cannot take", fix)
         return "number" if function in ("SUM", "AVG", "MIN", "MAX") and kind == "truth" else kind
 
+    def dating(self, table: Table) -> str:
+        """Returns what to do about a table without a time, with the likeliest line of the schema file."""
+        possible = self.database.possible
+        guesses = [p for p in possible if p.table == table.name and p.fact == "time_col"]
+        best = max(guesses, key=lambda guess: guess.confidence, default=None)
+        column = next((name for name, _ in _times(table)), "COLUMN")
+        line = best.line_for_all(possible) if best else f"tables: {{{table.name}: {{time_col: {column}}}}}"
+        return f"say when its rows were known, in a schema file (--schema FILE): {line}"
+
     def check_window(self, aggregation: Aggregation, is_target: bool) -> None:
         """Refuses windows that look the wrong way, and windows of a table whose rows have no time."""
         window, table = aggregation.window, self.table(aggregation.of.table)
@@ -128,12 +137,8 @@ class Catalogue:
                 raise aggregation.span.error("Q04", "the target has no window of time", fix)
             return
         if known_column(table) is None:
-            possible = [p for p in self.database.possible if p.table == table.name and p.fact == "time_col"]
-            times = [name for name, column in _times(table)]
-            column = possible[0].columns[0] if possible else times[0] if times else "COLUMN"
-            fix = f"say when its rows were known, in a schema file: tables: {{{table.name}: {{time_col: {column}}}}}"
             what = f'"{table.name}" has no time column, so no window of its rows can be told'
-            raise aggregation.span.error("Q07", what, fix)
+            raise aggregation.span.error("Q07", what, self.dating(table))
         if is_target and (window.start is None or window.start < 0):
             what = (
                 "the window of the target looks back: what is known at the prediction time is not predicted"

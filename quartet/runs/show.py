@@ -214,5 +214,6 @@ def predictions_grid(table: pa.Table, num_all: int) -> Grid:
     right = tuple(name for name in table.column_names if name != "name")
     grid = new_grid(title, *table.column_names, right=right)
     for row in table.to_pylist():
-        grid.add_row(*(cell(f"{v:.4f}" if isinstance(v, float) else v) for v in row.values()))
+        texts = (f"{v:.4f}" if isinstance(v, float) else "–" if v is None else v for v in row.values())
+        grid.add_row(*map(cell, texts))
     return grid

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -10,24 +11,48 @@ import typer
 from quartet.cli.options import (
     DeviceName,
     DropEarly,
+    Hide,
     ModelName,
+    QueryName,
     QueryText,
+    QueryType,
     SchemaFile,
     Source,
+    TestTime,
     Threads,
+    ValTime,
+    Views,
+    Windows,
     open_database,
+    query_words,
     stop_on_signal,
-)
+)  # fmt: skip
 
 
 def ask(
     source: Source,
     text: QueryText,
     schema: SchemaFile = None,
+    views: Views = False,
     time_limit: Annotated[str, typer.Option(metavar="LENGTH", help="How long to train, e.g. `20m`.")] = "5m",
     model: ModelName = None,
     at: Annotated[str | None, typer.Option(help="The time of prediction (default: the data's last).")] = None,
-    out: Annotated[Path | None, typer.Option(help="Write all scores to a .parquet or .csv file.")] = None,
+    top: Annotated[
+        int, typer.Option(min=1, help="Show so many of the highest scores; --out has all of them.")
+    ] = 10,
+    out: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE|DATABASE#TABLE",
+            help="Write all scores to a .parquet or .csv file, or into a table: `shop.sqlite#scores`.",
+        ),
+    ] = None,
+    name: QueryName = None,
+    task_type: QueryType = None,
+    windows: Windows = None,
+    val: ValTime = None,
+    test: TestTime = None,
+    hide: Hide = None,
     runs: Annotated[Path, typer.Option(help="Where run folders are made.")] = Path("runs"),
     drop_early: DropEarly = False,
     device: DeviceName = "auto",
@@ -41,6 +66,7 @@ def ask(
     """
     from quartet.cli.views.query import query_view
     from quartet.config import changes_from_text
+    from quartet.database import hide_passwords
     from quartet.drawing import console, is_quiet, say
     from quartet.errors import Stopped
     from quartet.runs import TrainingView, fit, prediction_writer
@@ -49,11 +75,12 @@ def ask(
     if out is not None:
         prediction_writer(out)  # a kind of file that cannot be written is refused before the work
     limit = changes_from_text([f"time_limit={time_limit}"])
-    database = open_database(source, schema)
+    given = query_words(name, task_type, windows, val, test, hide)
+    database = open_database(source, schema, views)
     say(repr(database))
-    reading = read_query(text, database)
-    task = database.query(text, on_early_seed="drop" if drop_early else "error")
-    console().print(query_view(reading, task))
+    reading = read_query(text, database, given)
+    task = database.query(text, on_early_seed="drop" if drop_early else "error", **given)
+    console().print(query_view(reading, task, windows))
     listener = TrainingView(is_quiet())
     with stop_on_signal() as must_stop:
         listener.should_stop = must_stop  # type: ignore[method-assign]
@@ -65,8 +92,9 @@ def ask(
             listener.close()
     console().print(trained.evaluate(task, device=device).grid())
     scores = trained.on(database, device=device).predict(selected_keys(reading, task.full_database), at)
-    print(scores)
+    console().print(scores.grid(top))
     if out is not None:
         scores.write(out)
-        say(f"Wrote {len(scores):,} scores to {out}")
-    say(f"The run is in {trained.folder}: quartet predict {trained.folder} {source}")
+        say(f"Wrote {len(scores):,} scores to {hide_passwords(out)}")
+    again = shlex.join(["quartet", "predict", str(trained.folder), hide_passwords(source)])
+    say(f"The run is in {trained.folder}. Ask again, also about newer data: {again}")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -166,3 +168,27 @@ def test_the_verb_ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "roc_auc" in shown
     assert len((tmp_path / "scores.csv").read_text().splitlines()) == 3
     assert (tmp_path / "runs" / "latest").exists()
+
+
+def test_ask_reads_views_hides_columns_and_writes_into_a_database(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    tables = small_shop().tables
+    with closing(sqlite3.connect("shop.sqlite")) as file:
+        for name in ("customers", "orders"):
+            tables[name].data.to_pandas().to_sql(f"all_{name}", file, index=False)
+            file.execute(f"CREATE VIEW {name} AS SELECT * FROM all_{name}")
+    Path("schema.yaml").write_text(
+        "tables: {customers: {pkey: customer}, orders: {time_col: bought, fkeys: {customer: customers}}, "
+        "all_customers: {pkey: null, fkeys: {}, time_col: null}, all_orders: {pkey: null, fkeys: {}, time_col: null}}"
+    )
+    words = ["--views", "--schema", "schema.yaml", "--name", "leaves", "--windows", "1"]
+    given = ["--hide", "all_orders.bought", "--top", "2"]
+    shown = invoke(
+        "ask", "shop.sqlite", QUERY, *words, *given, "--model", "lightgbm", "--out", "shop.sqlite#scores"
+    )
+    assert "1 in validation and in test (as given)" in shown
+    assert "the highest 2" in shown
+    with closing(sqlite3.connect("shop.sqlite")) as file:
+        assert file.execute("SELECT COUNT(*) FROM scores WHERE horizon = '10 days'").fetchone()[0] > 2

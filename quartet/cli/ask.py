@@ -81,6 +81,7 @@ def ask(
     reading = read_query(text, database, given)
     task = database.query(text, on_early_seed="drop" if drop_early else "error", **given)
     console().print(query_view(reading, task, windows))
+    wanted = selected_keys(reading, task.full_database)  # a key that is not there is refused before the work
     listener = TrainingView(is_quiet())
     with stop_on_signal() as must_stop:
         listener.should_stop = must_stop  # type: ignore[method-assign]
@@ -91,7 +92,7 @@ def ask(
         finally:
             listener.close()
     console().print(trained.evaluate(task, device=device).grid())
-    scores = trained.on(database, device=device).predict(selected_keys(reading, task.full_database), at)
+    scores = trained.on(database, device=device).predict(wanted, at)
     console().print(scores.grid(top))
     if out is not None:
         scores.write(out)

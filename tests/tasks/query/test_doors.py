@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from quartet.database import Database
-from quartet.errors import UsageError
+from quartet.errors import QueryError, UsageError
 from quartet.tasks import SPLITS, Task, TaskRecord, is_query, task_yaml
 from tests.tasks.small import CHURN, small_shop, write_small_shop
 from tests.trained import invoke
@@ -168,6 +168,15 @@ def test_the_verb_ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "roc_auc" in shown
     assert len((tmp_path / "scores.csv").read_text().splitlines()) == 3
     assert (tmp_path / "runs" / "latest").exists()
+    with pytest.raises(QueryError, match="Q09"):
+        invoke(
+            "ask",
+            str(source),
+            QUERY.replace("EACH customers.customer", "customers.customer = 99"),
+            "--runs",
+            "none",
+        )
+    assert not (tmp_path / "none").exists()
 
 
 def test_ask_reads_views_hides_columns_and_writes_into_a_database(

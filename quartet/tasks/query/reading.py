@@ -93,6 +93,16 @@ def selected_keys(reading: Reading, database: Database) -> list[Any] | None:
     return keys
 
 
+def target_tables(text: str, database: Database) -> list[str]:
+    """Returns the tables whose rows the target of a query counts; none where there is no query."""
+    if not text:
+        return []
+    query = parse(text)
+    catalogue = Catalogue(database, query)
+    rows = [term.of.table for term in terms(query.target) if isinstance(term, Aggregation)]
+    return list(dict.fromkeys(catalogue.table(name).name for name in rows))
+
+
 def query_place(text: str, part: Literal["target", "where"]) -> tuple[str, ...]:
     """Returns lines that point at a part of a query; none where there is no query."""
     if not text:

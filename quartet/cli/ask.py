@@ -82,7 +82,7 @@ def ask(
     task = database.query(text, on_early_seed="drop" if drop_early else "error", **given)
     console().print(query_view(reading, task, windows))
     wanted = selected_keys(reading, task.full_database)  # a key that is not there is refused before the work
-    listener = TrainingView(is_quiet())
+    listener = TrainingView(is_quiet(), told=task.check())
     with stop_on_signal() as must_stop:
         listener.should_stop = must_stop  # type: ignore[method-assign]
         try:

@@ -31,15 +31,15 @@ _WORTH_A_LINE = 2.0  # seconds of work that is over
 class ProgressView(Listener):
     """Work as people follow it: findings as lines; in a terminal a bar for long work, in a pipe a line at its end."""
 
-    def __init__(self, is_quiet: bool = False) -> None:
-        self.is_quiet = is_quiet
+    def __init__(self, is_quiet: bool = False, told: Iterable[Finding] = ()) -> None:
+        self.is_quiet, self.told = is_quiet, frozenset(told)  # what was shown before is not told again
         self._bars: dict[str, tuple[Any, TaskID, float, list[int]]] = {}
 
     def finding(self, finding: Finding) -> None:
         say(str(finding))
 
     def noticed(self, findings: Iterable[Finding]) -> None:
-        for finding in as_shown(findings):
+        for finding in as_shown(finding for finding in findings if finding not in self.told):
             self.finding(finding)
 
     def progress(self, what: str, done: int, total: int) -> None:

@@ -109,7 +109,7 @@ def _silent_tables(spec: TaskSpec, database: Database, time: int, rule: TimeRule
         if last != STATIC and time - last > spec.horizon:
             text = (
                 f"{show_instant(time)} is {show_length((time - last) // DAY * DAY)} after the last row of {name} "
-                f"({show_instant(last)}): what is predicted begins where nothing is known of"
+                f"({show_instant(last)}): it is not known what happened since"
             )
             yield warning("T20", name, text, fix=f"ask at {show_instant(last)} (--at), or add the rows since")
 

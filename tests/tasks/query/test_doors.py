@@ -179,6 +179,18 @@ def test_the_verb_ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert not (tmp_path / "none").exists()
 
 
+def test_ask_tells_every_finding_of_the_task_once_and_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = write_small_shop(tmp_path / "shop")
+    monkeypatch.chdir(tmp_path)
+    query = "PREDICT AVG(orders.amount, 0, 10, days) FOR EACH customers.customer"
+    shown = invoke("ask", str(source), query, "--model", "lightgbm") + capsys.readouterr().err
+    for finding in Database.load(source).query(query).check():
+        assert shown.count(finding.message[:60]) == 1, finding
+    assert "L08" in shown[: shown.index("seeds")]
+
+
 def test_ask_reads_views_hides_columns_and_writes_into_a_database(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,23 +11,35 @@ import typer
 from quartet.cli.options import (
     DeviceName,
     DropEarly,
+    Hide,
     ModelName,
+    QueryName,
     QueryText,
+    QueryType,
     SchemaFile,
     Source,
+    TestTime,
     Threads,
+    ValTime,
+    Views,
+    Windows,
     open_database,
+    query_words,
     stop_on_signal,
-)
+)  # fmt: skip
 
 
 def ask(
     source: Source,
     text: QueryText,
     schema: SchemaFile = None,
+    views: Views = False,
     time_limit: Annotated[str, typer.Option(metavar="LENGTH", help="How long to train, e.g. `20m`.")] = "5m",
     model: ModelName = None,
     at: Annotated[str | None, typer.Option(help="The time of prediction (default: the data's last).")] = None,
+    top: Annotated[
+        int, typer.Option(min=1, help="Show so many of the highest scores; --out has all of them.")
+    ] = 10,
     out: Annotated[
         str | None,
         typer.Option(
@@ -35,6 +47,12 @@ def ask(
             help="Write all scores to a .parquet or .csv file, or into a table: `shop.sqlite#scores`.",
         ),
     ] = None,
+    name: QueryName = None,
+    task_type: QueryType = None,
+    windows: Windows = None,
+    val: ValTime = None,
+    test: TestTime = None,
+    hide: Hide = None,
     runs: Annotated[Path, typer.Option(help="Where run folders are made.")] = Path("runs"),
     drop_early: DropEarly = False,
     device: DeviceName = "auto",
@@ -58,17 +76,18 @@ def ask(
     write = prediction_writer(out) if out is not None else None  # what cannot be is refused before the work
     moment = None if at is None else parse_instant(at, "the asked time")
     limit = changes_from_text([f"time_limit={time_limit}"])
-    database = open_database(source, schema)
+    given = query_words(name, task_type, windows, val, test, hide)
+    database = open_database(source, schema, views)
     say(repr(database))
-    reading = read_query(text, database)
-    task = database.query(text, on_early_seed="drop" if drop_early else "error")
-    console().print(query_view(reading, task))
+    reading = read_query(text, database, given)
+    task = database.query(text, on_early_seed="drop" if drop_early else "error", **given)
+    console().print(query_view(reading, task, windows))
     keys = None
     if reading.selected and database.span is not None:
         keys, num_unknown = selected_keys(reading, database.span[1] if moment is None else moment)
         if num_unknown:
             say(f"{num_unknown:,} of those who are asked for are not known then, and left out.")
-    listener = TrainingView(is_quiet())
+    listener = TrainingView(is_quiet(), told=task.check())
     with stop_on_signal() as must_stop:
         listener.should_stop = must_stop  # type: ignore[method-assign]
         try:
@@ -79,9 +98,11 @@ def ask(
             listener.close()
     console().print(trained.evaluate(task, device=device).grid())
     scores = trained.on(database, device=device).predict(keys, moment)
-    print(scores)
+    console().print(scores.grid(top))
     if write is not None and out is not None:
         write(scores)
         say(f"Wrote {len(scores):,} scores to {hide_passwords(out)}")
     again = [str(trained.folder), hide_passwords(source), *(["--schema", str(schema)] if schema else [])]
-    say(f"The run is in {trained.folder}: quartet predict {shlex.join(again)}")
+    say(
+        f"The run is in {trained.folder}. Ask again, also about newer data: quartet predict {shlex.join(again)}"
+    )

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from quartet.errors import UsageError
 from quartet.registry import MODELS
 
 if TYPE_CHECKING:
@@ -30,6 +31,21 @@ TaskName = Annotated[
 ]
 QueryText = Annotated[
     str, typer.Argument(metavar="QUERY", help="`PREDICT target FOR EACH table.key WHERE condition`.")
+]
+QueryName = Annotated[
+    str | None, typer.Option("--name", help="The name of the task (default: made from the query).")
+]
+QueryType = Annotated[
+    str | None, typer.Option("--type", metavar="TYPE", help="The type of the task, e.g. regression.")
+]
+Windows = Annotated[
+    int | None, typer.Option(min=1, help="Prediction times in validation and in test, at most.")
+]
+ValTime = Annotated[str | None, typer.Option("--val", metavar="TIME", help="When validation begins.")]
+TestTime = Annotated[str | None, typer.Option("--test", metavar="TIME", help="When test begins.")]
+Hide = Annotated[
+    list[str] | None,
+    typer.Option(metavar="TABLE.COLUMN", help="A column that would give the answer away. May be repeated."),
 ]
 DropEarly = Annotated[
     bool,
@@ -68,6 +84,25 @@ DeviceName = Annotated[
 ]
 Threads = Annotated[int | None, typer.Option(min=1, help="Cores to use (default: those that are free).")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
+
+
+def query_words(
+    name: str | None,
+    task_type: str | None,
+    windows: int | None,
+    val: str | None,
+    test: str | None,
+    hide: list[str] | None,
+) -> dict[str, Any]:
+    """Returns the words of a task file that options say, to go before what follows from a query."""
+    for column in hide or ():
+        if "." not in column:
+            raise UsageError("C02", f"--hide {column} names no column of a table", "write TABLE.COLUMN")
+    given: dict[str, Any] = {
+        "name": name, "task_type": task_type, "num_eval_timestamps": windows, "val_timestamp": val,
+        "test_timestamp": test, "remove_columns": [column.rpartition(".")[::2] for column in hide or ()] or None,
+    }  # fmt: skip
+    return {word: value for word, value in given.items() if value is not None}
 
 
 def open_database(source: str, schema: Path | None, views: bool = False) -> Database:

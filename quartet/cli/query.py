@@ -3,11 +3,25 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from quartet.cli.options import DropEarly, QueryText, SchemaFile, Source, open_database
+from quartet.cli.options import (
+    DropEarly,
+    Hide,
+    QueryName,
+    QueryText,
+    QueryType,
+    SchemaFile,
+    Source,
+    TestTime,
+    ValTime,
+    Views,
+    Windows,
+    open_database,
+    query_words,
+)  # fmt: skip
 from quartet.errors import UsageError
 
 
@@ -15,27 +29,19 @@ def query(
     source: Source,
     text: QueryText,
     schema: SchemaFile = None,
+    views: Views = False,
     sql: Annotated[
         bool, typer.Option("--sql", help="Print the SQL of the labels and of the population.")
     ] = False,
     write_task: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write a task file in SQL that gives the same labels.")
     ] = None,
-    name: Annotated[
-        str | None, typer.Option(help="The name of the task (default: made from the query).")
-    ] = None,
-    task_type: Annotated[
-        str | None, typer.Option("--type", metavar="TYPE", help="The type of the task, e.g. regression.")
-    ] = None,
-    windows: Annotated[
-        int | None, typer.Option(min=1, help="Prediction times in validation and in test, at most.")
-    ] = None,
-    val: Annotated[str | None, typer.Option(metavar="TIME", help="When validation begins.")] = None,
-    test: Annotated[str | None, typer.Option(metavar="TIME", help="When test begins.")] = None,
-    hide: Annotated[
-        list[str] | None,
-        typer.Option(metavar="TABLE.COLUMN", help="A column that would give the answer away."),
-    ] = None,
+    name: QueryName = None,
+    task_type: QueryType = None,
+    windows: Windows = None,
+    val: ValTime = None,
+    test: TestTime = None,
+    hide: Hide = None,
     drop_early: DropEarly = False,
 ) -> None:
     """Show how a predictive query is read: who, what, when, its type, splits and labels; or its SQL.
@@ -50,20 +56,10 @@ def query(
     from quartet.drawing import console, say
     from quartet.tasks import read_query, task_yaml
 
-    given: dict[str, Any] = {
-        "name": name, "task_type": task_type, "num_eval_timestamps": windows, "val_timestamp": val,
-        "test_timestamp": test, "remove_columns": [column.rpartition(".")[::2] for column in hide or ()] or None,
-    }  # fmt: skip
-    given = {word: value for word, value in given.items() if value is not None}
-    for column in hide or ():
-        if "." not in column:
-            raise UsageError("C02", f"--hide {column} names no column of a table", "write TABLE.COLUMN")
-    if write_task is not None and write_task.suffix not in (
-        ".yaml",
-        ".yml",
-    ):  # it may be a file of another kind
+    given = query_words(name, task_type, windows, val, test, hide)
+    if write_task is not None and write_task.suffix not in (".yaml", ".yml"):  # it may be a database
         raise UsageError("C02", f'a task is not written to "{write_task}"', "name a .yaml file")
-    database = open_database(source, schema)
+    database = open_database(source, schema, views)
     reading = read_query(text, database, given)
     if sql:
         spec = reading.spec

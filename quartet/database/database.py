@@ -346,11 +346,13 @@ def _resolved(schema: Schema, tables: Mapping[str, pa.Table]) -> Schema:
 def _without_time(schema: Schema, possible: Iterable[Possible]) -> list[Finding]:
     """Returns a warning for each table that counts as always known although a column may be its time."""
     findings: dict[str, Finding] = {}
-    for guess in sorted(possible, key=lambda guess: -guess.confidence):
+    possible = sorted(possible, key=lambda guess: -guess.confidence)
+    for guess in possible:
         is_open = guess.fact == "time_col" and schema.tables[guess.table].time is None
         if is_open and guess.may_be_time and guess.table not in findings:
             where = f"{guess.table}.{guess.columns[0]}"
             text = f'table "{guess.table}" counts as always known, but {where} may be its time ({guess.why})'
-            fix = f"write {guess.line} in the schema file, or time_col: null if its rows were always known"
+            line = guess.line_for_all(possible)
+            fix = f"write {line} in the schema file, or time_col: null if its rows were always known"
             findings[guess.table] = warning("D05", guess.table, text, fix=fix)
     return list(findings.values())

@@ -40,11 +40,14 @@ Place = tuple[str, str]  # table and column
 _FIRST_SEEN = "first_seen"
 _FEWEST_VALUES = 2
 _ROWS_OF_ONE = 1.5  # of one value in the mean, at least, where a single table names it
+_MOST_COVERED = (
+    0.5  # of the values of a column, by a key of the same name, where the key is no table of them all
+)
 
 
 @dataclass(frozen=True)
 class ProposedEntity:
-    """A table that could be made from the distinct values of columns, which no table has as its key."""
+    """A table that could be made from the distinct values of columns, which no table has all as its key."""
 
     name: str
     places: tuple[Place, ...]
@@ -68,9 +71,7 @@ class ProposedEntity:
     @property
     def why(self) -> str:
         tables = ", ".join(f"{table}.{column}" for table, column in self.places)
-        return (
-            f"{self.num_values:,} values in {self.num_rows:,} rows of {tables}, which no table has as its key"
-        )
+        return f"{self.num_values:,} values in {self.num_rows:,} rows of {tables}, which no table has all as its key"
 
     def is_called(self, name: str) -> bool:
         """Whether a name means this table: its own, in the singular or the plural, or that of a column."""
@@ -81,17 +82,19 @@ class ProposedEntity:
 def proposed_entities(database: Database) -> list[ProposedEntity]:
     """Returns the tables that could be made from distinct values, those with the most rows first.
 
-    A column is meant if its name says that it names a thing (`household_id`), it is neither a key nor a link, no
-    table has a key of that name, and its values occur in several tables or repeatedly in one.
+    A column is meant if its name says that it names a thing (`household_id`), it is neither a key nor a link, its
+    values occur in several tables or repeatedly in one, and no table has a key of that name. Where one has, but lacks
+    half of the values or more (`demographics` of some households), the key and its links are meant, too.
     """
     tables = {name: table for name, table in database.tables.items() if not table.schema.made_from}
     nouns = [noun_of(name) for name in tables]
     same: dict[tuple[str, str], list[Column]] = {}
-    keys = {
-        take_apart(table.primary_key[0], nouns).joined
-        for table in tables.values()
-        if len(table.primary_key) == 1
-    }
+    keys: dict[str, list[Table]] = {}
+    for table in tables.values():
+        if len(table.primary_key) == 1:
+            keys.setdefault(take_apart(table.primary_key[0], nouns).joined, []).append(table)
+    partly: dict[tuple[str, str], list[Column]] = {}  # of which a table has some values as its key
+    wanting: set[tuple[str, str]] = set()
     for name, table in tables.items():
         used = {column for fk in table.schema.foreign_keys for column in fk.columns}
         used |= {*(table.primary_key if len(table.primary_key) == 1 else ())}
@@ -99,10 +102,19 @@ def proposed_entities(database: Database) -> list[ProposedEntity]:
             words = take_apart(column, nouns)
             cells = Column(name, column, place, words, table.written.get(column, table.data[column]))
             is_named = words.mark == "id" and words.thing and words.thing[-1] not in ROWS
-            if not is_named or column in used or words.joined in keys or words.is_from_elsewhere:
+            if not is_named or words.is_from_elsewhere:
                 continue
             if cells.kind in ("integer", "text", "binary") and len(cells.cells):
-                same.setdefault((words.joined, cells.kind), []).append(cells)
+                group = partly if words.joined in keys else same
+                if group is partly or column not in used:
+                    group.setdefault((words.joined, cells.kind), []).append(cells)
+                if (
+                    group is partly
+                    and column not in used
+                    and not _is_covered(table, column, keys[words.joined])
+                ):
+                    wanting.add((words.joined, cells.kind))
+    same |= {name: columns for name, columns in partly.items() if name in wanting}
     found: list[ProposedEntity] = []
     for columns in same.values():
         values = _distinct([_keys_of(tables[c.table], c.name) for c in columns])
@@ -115,6 +127,16 @@ def proposed_entities(database: Database) -> list[ProposedEntity]:
             places = tuple((column.table, column.name) for column in columns)
             found.append(ProposedEntity(name, places, len(values), num_rows))
     return sorted(found, key=lambda entity: (-len(entity.places), -entity.num_rows, entity.name))
+
+
+def _is_covered(table: Table, column: str, with_key: Sequence[Table]) -> bool:
+    """Returns whether a key has more than half of the values of a column."""
+    values = _distinct([_keys_of(table, column)])
+    for other in with_key:
+        keys = _distinct([_keys_of(other, other.primary_key[0])])
+        if keys.type == values.type and pc.sum(pc.is_in(values, keys)).as_py() > _MOST_COVERED * len(values):
+            return True
+    return False
 
 
 def _free_name(column: str, taken: set[str]) -> str:

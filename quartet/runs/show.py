@@ -31,15 +31,15 @@ _WORTH_A_LINE = 2.0  # seconds of work that is over
 class ProgressView(Listener):
     """Work as people follow it: findings as lines; in a terminal a bar for long work, in a pipe a line at its end."""
 
-    def __init__(self, is_quiet: bool = False) -> None:
-        self.is_quiet = is_quiet
+    def __init__(self, is_quiet: bool = False, told: Iterable[Finding] = ()) -> None:
+        self.is_quiet, self.told = is_quiet, frozenset(told)  # what was shown before is not told again
         self._bars: dict[str, tuple[Any, TaskID, float, list[int]]] = {}
 
     def finding(self, finding: Finding) -> None:
         say(str(finding))
 
     def noticed(self, findings: Iterable[Finding]) -> None:
-        for finding in as_shown(findings):
+        for finding in as_shown(finding for finding in findings if finding not in self.told):
             self.finding(finding)
 
     def progress(self, what: str, done: int, total: int) -> None:
@@ -214,5 +214,6 @@ def predictions_grid(table: pa.Table, num_all: int) -> Grid:
     right = tuple(name for name in table.column_names if name != "name")
     grid = new_grid(title, *table.column_names, right=right)
     for row in table.to_pylist():
-        grid.add_row(*(cell(f"{v:.4f}" if isinstance(v, float) else v) for v in row.values()))
+        texts = (f"{v:.4f}" if isinstance(v, float) else "–" if v is None else v for v in row.values())
+        grid.add_row(*map(cell, texts))
     return grid

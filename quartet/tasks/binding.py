@@ -44,7 +44,9 @@ def to_seeds(
         text = f"{where}: {num_empty:,} of {labels.num_rows:,} rows have no label"
         if num_empty > _MOST * labels.num_rows and not spec.population:
             raise TaskError("L08", text, "correct how labels are made; if this is meant, take these rows out")
-        fix = "ask with WHERE about those who will have one" if spec.population else ""
+        fix = (
+            "if these are not to be asked about, say so by their past, after WHERE" if spec.population else ""
+        )
         findings.append(warning("L08", where, f"{text} and are left out", num_empty, fix))
         labels = labels.filter(is_labelled)
     rows = rows_of_keys(labels[columns.entity], entity, f"{where}, column {columns.entity}")

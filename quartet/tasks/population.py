@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -13,8 +14,9 @@ from quartet.database import Database, Table
 from quartet.errors import QuartetError
 from quartet.findings import Finding, note, warning
 from quartet.tasks.labels import LabelColumns, asked_entities, has_label, label_times, rows_of_keys
+from quartet.tasks.query import target_tables
 from quartet.tasks.spec import TaskSpec
-from quartet.times import show_instant
+from quartet.times import DAY, STATIC, show_instant, show_length
 
 _EARLIER_WINDOWS = 12  # that are looked at for those who were asked about last
 
@@ -53,7 +55,9 @@ def population_at(spec: TaskSpec, database: Database, time: int, rule: TimeRule 
     if spec.kind == "external" and not spec.population:
         return Population(known, EVERYONE)
     if spec.population:
-        return _named(spec, table, asked_entities(spec, database, np.array([time]), time, rule), known)
+        asked = asked_entities(spec, database, np.array([time]), time, rule)
+        named = _named(spec, table, asked, known)
+        return replace(named, findings=(*named.findings, *_silent_tables(spec, database, time, rule)))
     try:
         asked = asked_entities(spec, database, np.array([time]), time, rule)
         if asked.num_rows:
@@ -92,6 +96,22 @@ def _named(spec: TaskSpec, table: Table, asked: pa.Table, known: NDArray[np.int6
         )
         findings.append(note("T19", spec.name, text, count))
     return Population(np.unique(rows[is_known]), _ASKED, True, tuple(findings))
+
+
+def _silent_tables(spec: TaskSpec, database: Database, time: int, rule: TimeRule) -> Iterator[Finding]:
+    """Yields a warning if the rows that a query predicts end more than a horizon before a time.
+
+    The last time of a database may be that of a plan: a calendar of races goes on when their results have ended.
+    """
+    for name in target_tables(spec.query, database):
+        known_at = database[name].known_at
+        last = int(known_at[visible(known_at, time, rule)].max(initial=STATIC))
+        if last != STATIC and time - last > spec.horizon:
+            text = (
+                f"{show_instant(time)} is {show_length((time - last) // DAY * DAY)} after the last row of {name} "
+                f"({show_instant(last)}): it is not known what happened since"
+            )
+            yield warning("T20", name, text, fix=f"ask at {show_instant(last)} (--at), or add the rows since")
 
 
 def _open_rows(spec: TaskSpec, table: Table, known: NDArray[np.int64], time: int) -> Population:

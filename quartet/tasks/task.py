@@ -125,6 +125,7 @@ class Task:
         reading = read_query(str(manifest["query"]), database, manifest)
         spec, database = reading.spec, reading.database
         task = Task.of(spec, database, on_early_seed=on_early_seed)
+        database = task.full_database
         if spec.kind != "forecast" or database.span is None:
             return task
         if task.splits.val % 1000 or task.splits.test % 1000:

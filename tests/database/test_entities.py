@@ -52,6 +52,25 @@ def test_it_is_proposed_and_a_line_accepts_it() -> None:
     assert proposed_entities(database) == []
 
 
+def some_described(described: list[int]) -> Database:
+    """Purchases of the households 7, 8 and 9, and a table of what is known of some households."""
+    facts = pa.table({"household_id": described, "size": [1] * len(described)})
+    return quartet.open({**sales(ROWS), "demographics": facts})
+
+
+def test_it_is_proposed_beside_a_table_that_has_few_of_its_values_as_its_key() -> None:
+    (entity,) = proposed_entities(some_described([9, 40]))
+    assert (entity.line, entity.num_values) == ("entities: {households: household_id}", 4)
+    database = some_described([9, 40]).with_entities({entity.name: entity.columns})
+    links = {(r.table, r.parent) for r in database.relations}
+    assert {("purchases", "households"), ("demographics", "households")} <= links
+
+
+def test_it_is_not_proposed_beside_a_table_that_has_most_of_its_values_as_its_key() -> None:
+    assert proposed_entities(some_described([7, 9, 40])) == []
+    assert proposed_entities(some_described([7, 8, 9])) == []
+
+
 def test_a_written_schema_makes_it_again(tmp_path: Path) -> None:
     database, path = quartet.open(sales(ROWS), LINE), tmp_path / "schema.yaml"
     path.write_text(schema_yaml(database))

@@ -36,6 +36,11 @@ def model(shop: Database, tmp_path_factory: pytest.TempPathFactory) -> TrainedMo
     return fit(shop.task(CHURN), recipe=TREES, runs=folder, cache=folder / "cache", listener=Heard())
 
 
+def test_an_entity_without_a_name_has_a_dash_for_it() -> None:
+    table = pa.table({"id": [1], "name": pa.array([None], pa.string()), "time": [0], "score": [0.5]})
+    assert str(Predictions(table, "what", "how good")).splitlines()[-2].split() == ["1", "–", "0", "0.5000"]
+
+
 @pytest.mark.parametrize("other", [without_future, scrambled_future])
 def test_later_rows_change_neither_who_is_asked_about_nor_the_scores(
     other: object, model: TrainedModel, shop: Database

@@ -15,8 +15,8 @@ from quartet.causal import TimeRule
 from quartet.database import FACTS, Database, TableSchema, TimeColumn
 from quartet.database.schema import Schema
 from quartet.errors import TaskError
-from quartet.tasks import EVERYONE, Population, Task, population_at
-from quartet.times import parse_instant
+from quartet.tasks import EVERYONE, Population, Task, population_at, read_query
+from quartet.times import parse_instant, show_instant
 from tests.strategies import Raw, examples, scrambled_future, without_future
 from tests.tasks.small import CHURN, DAY, START, growing_shop, small_shop
 from tests.trained import from_labels
@@ -203,3 +203,14 @@ def test_later_rows_never_change_who_is_asked_about(
     for other in (without_future, scrambled_future):
         database = Database.build(*other(raw, time, rule, rng))
         assert keys(population_at(task.spec, database, time, rule), database) == found
+
+
+def test_a_query_asked_long_after_the_last_row_that_it_predicts_warns() -> None:
+    """The calendar of a database may go on when its orders have ended."""
+    shop = small_shop()
+    text = "PREDICT COUNT(orders.*, 0, 10, days) = 0 FOR EACH customers.customer"
+    spec, last = read_query(text, shop).spec, int(shop["orders"].known_at.max())
+    for late, warns in ((0, False), (10, False), (11, True)):
+        findings = population_at(spec, shop, last + late * DAY).findings
+        assert ["T20"] * warns == [finding.code for finding in findings]
+    assert f"ask at {show_instant(last)}" in findings[0].fix

@@ -11,7 +11,7 @@ from rich.text import Text
 from quartet.cli.views.database import findings_view
 from quartet.drawing import cell, new_grid
 from quartet.evaluation import main_metric
-from quartet.tasks import SPLITS, Reading, Task, balance, check_labels, label_times
+from quartet.tasks import SPLITS, Reading, Task, balance, label_times
 from quartet.times import show_instant, show_length
 
 
@@ -20,8 +20,8 @@ def query_view(reading: Reading, task: Task, windows: int | None = None) -> Rend
     rows = Grid.grid(padding=(0, 2))
     for what, why in _facts(reading, task, windows):
         rows.add_row(cell(what, "dim"), cell(why))
-    findings = [finding for split in SPLITS for finding in task.findings(split)] + check_labels(task)
-    return Group(cell(task.name, "bold"), rows, Text(), _labels(task), Text(), findings_view(findings))
+    findings = findings_view([*task.check()])
+    return Group(cell(task.name, "bold"), rows, Text(), _labels(task), Text(), findings)
 
 
 def _facts(reading: Reading, task: Task, windows: int | None) -> list[tuple[str, str]]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
@@ -45,6 +46,17 @@ class Possible:
     def may_be_time(self) -> bool:
         """Whether the name of a time does not say that it is of something other than the row, or of a later step."""
         return "something other" not in self.why and "a later step" not in self.why
+
+    def line_for_all(self, others: Iterable[Possible]) -> str:
+        """The line of the schema file that dates every table with such a column; its own `line`, if it is alone."""
+        alike = {
+            p.table
+            for p in others
+            if (p.fact, p.columns, p.reading) == (self.fact, self.columns, self.reading)
+        }
+        if self.fact != "time_col" or len(alike) < 2:
+            return self.line
+        return f"times: {{{self.columns[0]}: {{{self.reading}}}}}"
 
     @property
     def line(self) -> str:

@@ -121,15 +121,23 @@ def parse(text: str) -> Query:
             "the query ends" if at_end or at >= len(text) else f'"{text[at : at + length]}" cannot stand here'
         )
         expected = f"; expected {', '.join(words)}" if words else ""
-        raise Span(text, at, at + length).error("Q01", f"{got}{expected}", _syntax_fix(text, at)) from None
+        raise Span(text, at, at + length).error(
+            "Q01", f"{got}{expected}", _syntax_fix(text, at, words)
+        ) from None
     reader = _Reader(text)
     reader.check_depth(tree)
     return reader.query(tree)
 
 
-def _syntax_fix(text: str, at: int) -> str:
-    before = text[:at].rstrip().lower()
-    if text[at:].lstrip().lower().startswith("each"):
+def _syntax_fix(text: str, at: int, expected: list[str]) -> str:
+    before, after = text[:at].rstrip().lower(), text[at:].lstrip().lower()
+    if not before:
+        return "begin with PREDICT: PREDICT target FOR EACH table.key WHERE condition"
+    if before[-1].isdigit() and after.startswith(tuple(unit[:-1] for unit in _ALL_UNITS)):
+        return "write a comma before the unit: 0, 30, days"
+    if expected == ['"."']:
+        return "name the column, too: table.column; table.* counts rows"
+    if after.startswith("each"):
         return "write FOR EACH table.key"
     if before.endswith(("for", "each")) or not re.search(r"\bfor\b", text, re.IGNORECASE):
         return "say for whom: FOR EACH table.key"

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from quartet.causal import visible
-from quartet.database import Database, Table, proposed_entities
+from quartet.database import Database, Table
 from quartet.errors import QueryError, TaskError
 from quartet.tasks.labels import known_column, rows_of_keys
 from quartet.tasks.query.grammar import parse
@@ -54,10 +54,8 @@ def read_query(text: str, database: Database, given: Mapping[str, Any] | None = 
             raise TaskError("C01", what, "take one of them out")
     query = parse(text)
     _check_forms(query)
-    name = query.entity.table.text
-    if any(entity.is_called(name) for entity in proposed_entities(database)) and not _has(database, name):
-        database = database.with_entity(name)
-    catalogue = Catalogue(database)
+    catalogue = Catalogue(database, query)
+    database = catalogue.database
     entity, key = catalogue.entity(query)
     names = {"entity_col": key, "target_col": slug(query, "_"), "time_col": "timestamp"}
     if (
@@ -88,10 +86,6 @@ def read_query(text: str, database: Database, given: Mapping[str, Any] | None = 
     return Reading(query, database, spec, tuple(facts), writer.selected() if query.selected else "")
 
 
-def _has(database: Database, table: str) -> bool:
-    return table.lower() in {name.lower() for name in database.tables}
-
-
 def selected_keys(reading: Reading, time: int) -> tuple[list[Any], int]:
     """Returns the keys for whom a query wants an answer and that are known at a time, and how many are not yet."""
     database, span, said = reading.database, reading.query.entity.span, reading.query.selected_text
@@ -105,6 +99,16 @@ def selected_keys(reading: Reading, time: int) -> tuple[list[Any], int]:
         what = f"no {span} that is meant by {said} is known at {show_instant(time)}"
         raise span.error("Q09", what, "ask at a later time, or about others")
     return keys.filter(pa.array(known)).to_pylist(), int((~known).sum())
+
+
+def target_tables(text: str, database: Database) -> list[str]:
+    """Returns the tables whose rows the target of a query counts; none where there is no query."""
+    if not text:
+        return []
+    query = parse(text)
+    catalogue = Catalogue(database, query)
+    rows = [term.of.table for term in terms(query.target) if isinstance(term, Aggregation)]
+    return list(dict.fromkeys(catalogue.table(name).name for name in rows))
 
 
 def query_place(text: str, part: Literal["target", "where"]) -> tuple[str, ...]:
@@ -204,10 +208,7 @@ def _autocomplete(
     column, kind = catalogue.column(target), catalogue.kind(target)
     if known_column(table) is None:
         what = f'"{table.name}" has no time column: it is not known when {target.span} was asked for'
-        fix = (
-            f"say when its rows were known, in a schema file: tables: {{{table.name}: {{time_col: COLUMN}}}}"
-        )
-        raise target.span.error("Q07", what, fix)
+        raise target.span.error("Q07", what, catalogue.dating(table))
     if query.where is not None:
         fix = "leave the WHERE out, or give a table of labels (kind: external)"
         raise query.where.span.error(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Literal
 
 import pyarrow as pa
 
-from quartet.database import Database, Table, proposed_entities
-from quartet.errors import QuartetError, did_you_mean
+from quartet.database import Database, ProposedEntity, Table, proposed_entities
+from quartet.errors import QuartetError, UsageError, did_you_mean
 from quartet.tasks.labels import known_column
 from quartet.tasks.query.tree import Aggregation, Comparison, Condition, Name, Query, Reference, terms
 from quartet.times import parse_instant
@@ -26,21 +27,25 @@ _KINDS = {
 class Catalogue:
     """The tables of a database, asked by the names that a query writes."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, query: Query) -> None:
         self.database = database
+        with suppress(UsageError):  # there is no such table: an error at its place, below
+            if self._known(query.entity.table.text) is None:
+                self.database = database.with_entity(query.entity.table.text)
 
     def table(self, name: Name) -> Table:
+        known = self._known(name.text)
+        if known is None:
+            proposed = proposed_entities(self.database)
+            meant = did_you_mean(name.text, [*self.database.tables, *(entity.name for entity in proposed)])
+            made = "; or, made from distinct values, ".join(["", *map(_for_each, proposed[:1])])
+            raise name.span.error("Q02", f'there is no table "{name.text}"{meant}', f"correct the name{made}")
+        return self.database[known]
+
+    def _known(self, name: str) -> str | None:
+        """Returns the table that a name means, in any case; one made from distinct values in the singular, too."""
         tables = {known.lower(): known for known in self.database.tables}
-        if name.text in self.database.tables:
-            return self.database[name.text]
-        if name.text.lower() not in tables:
-            made = self.database.entity_name(name.text)
-            if made is not None:
-                return self.database[made]
-            proposed = [entity.name for entity in proposed_entities(self.database)]
-            meant = did_you_mean(name.text, [*self.database.tables, *proposed])
-            raise name.span.error("Q02", f'there is no table "{name.text}"{meant}', "correct the name")
-        return self.database[tables[name.text.lower()]]
+        return name if name in tables.values() else tables.get(name.lower(), self.database.entity_name(name))
 
     def column(self, reference: Reference) -> str:
         table = self.table(reference.table)
@@ -75,15 +80,26 @@ class Catalogue:
     def entity(self, query: Query) -> tuple[Table, str]:
         """Returns the entity table of a query and its key, which the query must name."""
         table, reference = self.table(query.entity.table), query.entity
+        named = self._named(table, self.column(reference)) if reference.column is not None else ""
         if len(table.primary_key) != 1:
             has = f"the key {', '.join(table.primary_key)}" if table.primary_key else "no primary key"
             what = f'"{table.name}" has {has}: predictions need a key of one column'
-            raise reference.span.error("Q06", what, f"give {table.name} a pkey in the schema file")
+            raise reference.span.error("Q06", what, named or f"give {table.name} a pkey in the schema file")
         key = table.primary_key[0]
         if reference.column is None or self.column(reference) != key:
             what = f'{reference.span} is not the key of "{table.name}"'
-            raise reference.span.error("Q06", what, f"write FOR EACH {table.name}.{key}")
+            fix = f"write FOR EACH {table.name}.{key}"
+            raise reference.span.error("Q06", what, f"{named}, or {fix[6:]}" if named else fix)
         return table, key
+
+    def _named(self, table: Table, column: str) -> str:
+        """Returns how to ask about what a column names: rows of another table, or its own distinct values."""
+        for link in table.schema.foreign_keys:
+            key = self.database[link.table].primary_key
+            if link.columns == (column,) and len(key) == 1:
+                return f"write FOR EACH {link.table}.{key[0]}"
+        entities = [e for e in proposed_entities(self.database) if (table.name, column) in e.places]
+        return f"write {_for_each(entities[0])}, made from distinct values" if entities else ""
 
     def value(self, aggregation: Aggregation) -> Kind:
         """Returns what kind of value an aggregation has; one that does not fit its column is an error."""
@@ -103,6 +119,15 @@ class Catalogue:
             raise of.span.error("Q05", f"{of.span} holds {_KINDS[kind]}, which {function} cannot take", fix)
         return "number" if function in ("SUM", "AVG", "MIN", "MAX") and kind == "truth" else kind
 
+    def dating(self, table: Table) -> str:
+        """Returns what to do about a table without a time, with the likeliest line of the schema file."""
+        possible = self.database.possible
+        guesses = [p for p in possible if p.table == table.name and p.fact == "time_col"]
+        best = max(guesses, key=lambda guess: guess.confidence, default=None)
+        column = next((name for name, _ in _times(table)), "COLUMN")
+        line = best.line_for_all(possible) if best else f"tables: {{{table.name}: {{time_col: {column}}}}}"
+        return f"say when its rows were known, in a schema file (--schema FILE): {line}"
+
     def check_window(self, aggregation: Aggregation, is_target: bool) -> None:
         """Refuses windows that look the wrong way, and windows of a table whose rows have no time."""
         window, table = aggregation.window, self.table(aggregation.of.table)
@@ -112,12 +137,8 @@ class Catalogue:
                 raise aggregation.span.error("Q04", "the target has no window of time", fix)
             return
         if known_column(table) is None:
-            possible = [p for p in self.database.possible if p.table == table.name and p.fact == "time_col"]
-            times = [name for name, column in _times(table)]
-            column = possible[0].columns[0] if possible else times[0] if times else "COLUMN"
-            fix = f"say when its rows were known, in a schema file: tables: {{{table.name}: {{time_col: {column}}}}}"
             what = f'"{table.name}" has no time column, so no window of its rows can be told'
-            raise aggregation.span.error("Q07", what, fix)
+            raise aggregation.span.error("Q07", what, self.dating(table))
         if is_target and (window.start is None or window.start < 0):
             what = (
                 "the window of the target looks back: what is known at the prediction time is not predicted"
@@ -179,3 +200,7 @@ class Catalogue:
 
 def _times(table: Table) -> list[tuple[str, pa.DataType]]:
     return [(f.name, f.type) for f in table.data.schema if pa.types.is_timestamp(f.type)]
+
+
+def _for_each(entity: ProposedEntity) -> str:
+    return f"FOR EACH {entity.name}.{entity.places[0][1]}"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -183,6 +185,15 @@ def test_the_verb_ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "roc_auc" in shown
     assert len((tmp_path / "scores.csv").read_text().splitlines()) == 3
     assert (tmp_path / "runs" / "latest").exists()
+    with pytest.raises(QueryError, match="Q09"):
+        invoke(
+            "ask",
+            str(source),
+            QUERY.replace("EACH customers.customer", "customers.customer = 99"),
+            "--runs",
+            "none",
+        )
+    assert not (tmp_path / "none").exists()
 
 
 def test_what_cannot_be_answered_is_said_before_the_training(
@@ -242,3 +253,39 @@ def test_a_query_makes_the_entity_table_that_it_names(name: str) -> None:
         selected_keys(read_query(query, database), days[0])
     with pytest.raises(QueryError, match='did you mean "households"'):
         Task.load(database, query.replace(name, "hosueholds"))
+
+
+def test_ask_tells_every_finding_of_the_task_once_and_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = write_small_shop(tmp_path / "shop")
+    monkeypatch.chdir(tmp_path)
+    query = "PREDICT AVG(orders.amount, 0, 10, days) FOR EACH customers.customer"
+    shown = invoke("ask", str(source), query, "--model", "lightgbm") + capsys.readouterr().err
+    for finding in Database.load(source).query(query).check():
+        assert shown.count(finding.message[:60]) == 1, finding
+    assert "L08" in shown[: shown.index("seeds")]
+
+
+def test_ask_reads_views_hides_columns_and_writes_into_a_database(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    tables = small_shop().tables
+    with closing(sqlite3.connect("shop.sqlite")) as file:
+        for name in ("customers", "orders"):
+            tables[name].data.to_pandas().to_sql(f"all_{name}", file, index=False)
+            file.execute(f"CREATE VIEW {name} AS SELECT * FROM all_{name}")
+    Path("schema.yaml").write_text(
+        "tables: {customers: {pkey: customer}, orders: {time_col: bought, fkeys: {customer: customers}}, "
+        "all_customers: {pkey: null, fkeys: {}, time_col: null}, all_orders: {pkey: null, fkeys: {}, time_col: null}}"
+    )
+    words = ["--views", "--schema", "schema.yaml", "--name", "leaves", "--windows", "1"]
+    given = ["--hide", "all_orders.bought", "--top", "2"]
+    shown = invoke(
+        "ask", "shop.sqlite", QUERY, *words, *given, "--model", "lightgbm", "--out", "shop.sqlite#scores"
+    )
+    assert "1 in validation and in test (as given)" in shown
+    assert "the highest 2" in shown
+    with closing(sqlite3.connect("shop.sqlite")) as file:
+        assert file.execute("SELECT COUNT(*) FROM scores WHERE horizon = '10 days'").fetchone()[0] > 2

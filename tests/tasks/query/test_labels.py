@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+import quartet
 from quartet.database import Database, TimeColumn
 from quartet.tasks import read_query
 from quartet.tasks.labels import column_labels
@@ -84,6 +85,34 @@ def test_populations(condition: str, day: float, expected: set[str]) -> None:
 def test_who_is_not_known_yet_is_not_asked_about() -> None:
     assert set(told(f"PREDICT COUNT(orders.* {OF}, 0, 9) FOR EACH customers.id", 9.999)) == {"C1"}
     assert set(told(f"PREDICT COUNT(orders.* {OF}, 0, 9) FOR EACH customers.id", 10)) == {"C1", "C2"}
+
+
+def test_rows_that_were_always_known_are_asked_about_and_lie_in_no_bounded_window() -> None:
+    tables = {name: TABLES[name] for name in ("customers", "orders")}
+    tables["orders"] = tables["orders"].set_column(3, "placed", days(None, 5, 11, 12, 22, 22, 23, 40))
+    tables["customers"] = tables["customers"].set_column(1, "joined", days(None, 10, 20))
+    schema = {
+        "tables": {
+            "customers": {"pkey": "id", "time_col": "joined", "on_missing_time": "always_known"},
+            "orders": {"pkey": "id", "time_col": "placed", "on_missing_time": "always_known",
+                       "fkeys": {"customer": "customers"}},
+        }
+    }  # fmt: skip
+    database = quartet.open(tables, schema)
+    assert told("PREDICT COUNT(orders.*, 0, 9) FOR EACH customers.id", 0, database) == {"C1": 1}
+    where = "PREDICT COUNT(orders.*, 0, 9) FOR EACH customers.id WHERE "
+    assert told(where + "COUNT(orders.*, -INF, 0) > 0", 1, database) == {"C1": 1}
+    assert told(where + "COUNT(orders.*) > 0", 1, database) == {"C1": 1}
+    assert told(where + "COUNT(orders.*, -999, 0) > 0", 1, database) == {}
+    column = read_query("PREDICT orders.is_gift FOR EACH orders.id", database).spec
+    assert column_labels(column, database)["id"].to_pylist() == [
+        1,
+        3,
+        4,
+        5,
+        6,
+        7,
+    ]  # order 0 has no time to ask at
 
 
 def test_rows_that_become_available_later_count_later() -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 _FEW = 3  # findings of one code that are shown one by one, and places that are named of more
+_ONE_BY_ONE = ("D03", "L04")  # each may be a leak, with a fix of its own
 
 
 class Level(Enum):
@@ -56,7 +57,7 @@ def grouped(findings: Iterable[Finding]) -> list[Finding]:
     shown = []
     for finding in ordered:
         group = groups[finding.level, finding.code]
-        if len(group) <= _FEW:
+        if len(group) <= _FEW or finding.code in _ONE_BY_ONE:
             shown.append(finding)
         elif finding is group[0]:
             places = list(dict.fromkeys(other.where for other in group[1:] if other.where))

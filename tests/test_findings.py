@@ -28,6 +28,11 @@ def test_few_of_a_code_stay_as_they_are_and_where_they_are(number: int) -> None:
     assert grouped(mixed) == mixed
 
 
+def test_leaks_are_told_one_by_one() -> None:
+    leaks = [warning("D03", f"t.c{k}", f"t.c{k} is filled in later", 1, f"hide c{k}") for k in range(6)]
+    assert grouped(leaks) == leaks
+
+
 def test_a_level_is_a_group_of_its_own() -> None:
     mixed = [*MANY[:3], note("S05", "x", "x"), note("S05", "y", "y")]
     assert grouped(mixed) == mixed

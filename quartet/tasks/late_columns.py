@@ -54,7 +54,8 @@ class Told(NamedTuple):
 
 def column_findings(task: Task) -> list[Finding]:
     """Returns the columns that seem to be filled in later, and those that alone tell the target of training."""
-    findings = [column.finding for column in late_columns(task.database)]
+    late = sorted(late_columns(task.database), key=lambda column: column.table != task.spec.entity_table)
+    findings = [column.finding for column in late]
     if task.spec.kind == "autocomplete":
         text = f'column "{task.spec.target_col}" is the target and was removed from features'
         findings.append(note("L03", task.spec.entity_table, text))

@@ -19,6 +19,7 @@ SPLITS: tuple[Split, ...] = ("train", "val", "test")
 _PROPOSED_SHARE = 0.1
 _FEWEST_TRAIN_TIMES = 3
 ENOUGH_ROWS = 1000  # of test, for a score that is not vague
+_FEWEST_WINDOWS = 3  # of test, where there is room
 _MOST_WINDOWS = 10_000
 
 
@@ -39,9 +40,9 @@ class Splits:
             )
 
 
-def propose(first: int, last: int, lag: int) -> Splits:
+def propose(first: int, last: int, lag: int, share: float = _PROPOSED_SHARE) -> Splits:
     """Returns cut-offs that leave a tenth of the span for test and for validation, and room for a label in each."""
-    room = max(lag, int(_PROPOSED_SHARE * (last - first)))
+    room = max(lag, int(share * (last - first)))
     grain = DAY if room >= 2 * DAY else 1000 if room >= 2000 else 1  # SQL counts microseconds
     test = (last - room) // grain * grain
     val = (test - room) // grain * grain
@@ -100,6 +101,19 @@ def forecast_times(
         )
     end = min(start + horizon * (num_eval_times - 1), limit - lag)
     return _steps(start, end, horizon)
+
+
+def enough_windows(num_rows: int, possible: int) -> int:
+    """Returns how many windows make a test that is not vague: by its rows, and because one time may be an odd one."""
+    return min(possible, max(_FEWEST_WINDOWS, -(-ENOUGH_ROWS // max(num_rows, 1))))
+
+
+def last_windows(span: tuple[int, int], horizon: int, num_windows: int, known_after: int) -> Splits:
+    """Returns cut-offs between which, and after which, so many windows just fit before the end of the data.
+
+    A model is asked about now: it should learn from what is recent, and be judged by what is most recent.
+    """
+    return propose(*span, known_after + horizon * num_windows, share=0.0)
 
 
 def most_windows(splits: Splits, horizon: int, span: tuple[int, int], known_after: int) -> int:

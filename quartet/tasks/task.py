@@ -35,10 +35,11 @@ from quartet.tasks.query import is_query, query_place, read_query
 from quartet.tasks.seeds import Seeds, Target
 from quartet.tasks.spec import TaskSpec, spec_from_dict
 from quartet.tasks.splits import (
-    ENOUGH_ROWS,
     SPLITS,
     Split,
     Splits,
+    enough_windows,
+    last_windows,
     most_windows,
     no_times,
     propose,
@@ -144,9 +145,11 @@ class Task:
         if manifest.get("num_eval_timestamps") is None:
             possible = most_windows(task.splits, spec.horizon, database.span, spec.known_after)
             num_labels = pc.sum(has_label(labels[spec.target_col])).as_py() or 0
-            wanted = max(1, min(possible, -(-ENOUGH_ROWS // max(num_labels, 1))))
-            task = replace(task, spec=replace(spec, num_eval_times=wanted))
-        return task
+            spec = replace(spec, num_eval_times=enough_windows(num_labels, possible))
+        if task.splits.is_proposed:
+            splits = last_windows(database.span, spec.horizon, spec.num_eval_times, spec.known_after)
+            task = replace(task, splits=splits)
+        return replace(task, spec=spec)
 
     @staticmethod
     def from_labels(

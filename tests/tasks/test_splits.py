@@ -6,12 +6,19 @@ import contextlib
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from quartet.errors import TimeError
 from quartet.tasks import SPLITS, Splits, forecast_times
-from quartet.tasks.splits import past_label_times, propose, split_of_labels
+from quartet.tasks.splits import (
+    enough_windows,
+    last_windows,
+    most_windows,
+    past_label_times,
+    propose,
+    split_of_labels,
+)
 from quartet.times import DAY, parse_instant
 
 
@@ -84,6 +91,26 @@ def test_proposed_cut_offs_leave_room(first: int, days: int, horizon: int) -> No
     assert splits.test + horizon * DAY <= last
     assert splits.val + horizon * DAY <= splits.test
     assert splits.val > first
+
+
+@given(
+    days=st.integers(100, 20_000),
+    horizon=st.integers(1, 30),
+    late=st.integers(0, 9),
+    rows=st.integers(0, 2000),
+)
+def test_proposed_windows_are_the_last_that_fit(days: int, horizon: int, late: int, rows: int) -> None:
+    """As many as asked in validation and in test, with no room for one more behind them."""
+    span, length, wait = (0, days * DAY), horizon * DAY, late * DAY
+    splits = propose(*span, length + wait) if days >= 5 * (horizon + late) else None
+    assume(splits is not None)
+    count = enough_windows(rows, most_windows(splits, length, span, wait))
+    assert count == min(most_windows(splits, length, span, wait), max(3, -(-1000 // max(rows, 1))))
+    last = last_windows(span, length, count, wait)
+    assert last.val >= splits.val
+    for split in ("val", "test"):
+        assert len(forecast_times(split, last, length, count, span, wait)) == count
+    assert span[1] - last.test < (count + 1) * length + wait + DAY
 
 
 @given(

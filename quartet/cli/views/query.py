@@ -40,13 +40,13 @@ def _facts(reading: Reading, task: Task, windows: int | None) -> list[tuple[str,
         *paths,
     ]
     val, test = show_instant(task.splits.val), show_instant(task.splits.test)
-    why = "proposed: a tenth of the data's span, at least a horizon, for each"
+    why = "proposed: the last windows that the data have room for"
     if not task.splits.is_proposed:
         why = "given with the query" if spec.val_timestamp else "given with the database"
     facts.append(("splits", f"validation from {val}, test from {test} ({why})"))
     if spec.kind == "forecast":
         why = (
-            "as many as a test of 1,000 rows needs and the data have room for"
+            "as many as a test of 1,000 rows needs, at least 3, where a tenth of the data has room"
             if windows is None
             else "as given"
         )

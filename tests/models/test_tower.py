@@ -144,7 +144,10 @@ def test_its_logits_are_those_of_batches(
 
 
 def test_what_it_learns_is_kept(task: Task, tmp_path: Path) -> None:
-    settings = QUICK | {"epochs": 3, "seeds_per_epoch": None}  # the same seeds each time: losses can be compared
+    settings = QUICK | {
+        "epochs": 3,
+        "seeds_per_epoch": None,
+    }  # the same seeds each time: losses can be compared
     model = fit(task, "tower", runs=tmp_path, cache=tmp_path, listener=Heard(), **settings)
     network = network_of(model)
     assert isinstance(network, TowerAlone)

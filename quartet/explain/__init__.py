@@ -1,0 +1,29 @@
+"""Explanations: why a prediction is what it is, and what a model uses; in plain words and numbers that add up."""
+
+from quartet.explain.result import (
+    Change,
+    ColumnEffect,
+    Curve,
+    Effect,
+    Explanation,
+    Explanations,
+    GlobalView,
+    LookAlike,
+    RowEffect,
+    Use,
+    explanation_writer,
+)
+
+__all__ = [
+    "Change",
+    "ColumnEffect",
+    "Curve",
+    "Effect",
+    "Explanation",
+    "Explanations",
+    "GlobalView",
+    "LookAlike",
+    "RowEffect",
+    "Use",
+    "explanation_writer",
+]

@@ -34,6 +34,9 @@ class TowerAlone(Network):
     def forward_group(self, encoded: Encoded, batch: TokenBatch, group: SeedGroup) -> Tensor:  # noqa: ARG002
         return self.readout(None, batch.columns[group.seed])  # (b, outputs)
 
+    def of_parts(self, parts: dict[str, Tensor]) -> Tensor:
+        return self.readout.answer(None, parts["columns"])
+
     def logits(self, view: View, seeds: Seeds, listener: Listener = SILENT) -> NDArray[np.float64]:
         """Returns the (S, outputs) logits of seeds, for which no context is sampled."""
         device, parts = self.readout.bias.device, [np.empty((0, self.schema.num_outputs))]

@@ -34,6 +34,9 @@ class LinearReadout(nn.Linear):
     def forward(self, hidden: Tensor, columns: Tensor | None = None) -> Tensor:  # noqa: ARG002
         return super().forward(hidden)
 
+    def answer(self, hidden: Tensor, mixed: Tensor | None) -> Tensor:  # noqa: ARG002
+        return super().forward(hidden)
+
     def begin(self, start: list[float], columns: NDArray[np.float32] | None) -> None:  # noqa: ARG002
         """Sets the first answer to the base rate."""
         with torch.no_grad():
@@ -80,12 +83,27 @@ class Tower(nn.Module):
         self.bias = nn.Parameter(torch.zeros(heads, schema.num_outputs))
 
     def forward(self, hidden: Tensor | None, columns: Tensor) -> Tensor:
-        mixed = self.mix(self.layers(self.views(columns)[:, None] * self.member))  # (b, k, D)
+        return self.answer(hidden, self.mixed(columns))
+
+    def mixed(self, columns: Tensor) -> Tensor:
+        """Returns what (b, columns) are to each head before it knows of h: (b, k, D)."""
+        return self.mixed_views(self.views(columns))
+
+    def mixed_views(self, views: Tensor) -> Tensor:
+        return self.mix(self.layers(views[:, None] * self.member))
+
+    def answer(self, hidden: Tensor | None, mixed: Tensor) -> Tensor:
+        """Returns the logits of h and of what the columns have become."""
         if self.join is not None:
             mixed = mixed + self.join(hidden)[:, None]
         mixed = self.active(mixed)
         logits = torch.einsum("bkd,kdo->bko", mixed, self.weight) + self.bias
         return logits if self.training else logits.mean(1)
+
+    @property
+    def view_columns(self) -> Tensor:
+        """Returns the column that each of the inputs is a view of."""
+        return torch.cat([self.number.repeat(3), self.code.repeat_interleave(_CODE_WIDTH)])
 
     def views(self, columns: Tensor) -> Tensor:
         """Returns the (b, inputs) views of (b, columns)."""

@@ -20,6 +20,7 @@ from quartet.cli import (
     predict,
     query,
     recipe,
+    report,
     sample,
     submit,
     task,
@@ -42,7 +43,7 @@ app = typer.Typer(
     ),
 )
 _VERBS = (
-    inspect, ask, query, task, leakcheck, train, evaluate, predict, sample, convert, recipe, tune, submit,
+    inspect, ask, query, task, leakcheck, train, evaluate, predict, report, sample, convert, recipe, tune, submit,
 )  # fmt: skip
 for _verb in _VERBS:
     app.command()(getattr(_verb, _verb.__name__.rpartition(".")[2]))

@@ -43,15 +43,33 @@ def curves_svg(epochs: Sequence[EpochLine], metric: str) -> str:
         *_panel(0, "training loss", "epoch", loss),
         *_panel(1, f"validation {metric}", "epoch", value, mark),
     ]
-    return svg.page(2 * _WIDTH, _HEIGHT, parts)
+    about = "".join(f"The best epoch was {x:g}, with {y:.4f} on validation." for x, y in mark)
+    return svg.page(2 * _WIDTH, _HEIGHT, parts, title="Training loss and validation by epoch", about=about)
 
 
 def reliability_svg(bins: Sequence[Bin], title: str) -> str:
     """Draws predicted against observed rates; predictions on the diagonal can be taken at their word."""
     points = [(bin.predicted, bin.came_true) for bin in bins]
     most = max([1e-9, *(max(point) for point in points)])
-    diagonal = [(0.0, 0.0), (most, most)]
-    return svg.page(_WIDTH, _HEIGHT, _panel(0, title, "predicted", points, points, diagonal))
+    low = min([0.0, *(min(point) for point in points)])
+    hints = [f"predicted {b.predicted:.3g}, came {b.came_true:.3g}, of {b.count:,}" for b in bins]
+    parts = _panel(0, title, "predicted", points, points, [(low, low), (most, most)], hints)
+    return svg.page(_WIDTH, _HEIGHT, parts, title=title, about="; ".join(hints))
+
+
+def hits_svg(counts: Sequence[tuple[int, float]], title: str) -> str:
+    """Draws how much of what came true is among ever more of the highest scored; the diagonal is chance."""
+    rows, true = counts[-1] if counts else (0, 0.0)
+    shares = [(100 * count / max(rows, 1), 100 * came / max(true, 1e-9)) for count, came in counts]
+    hints = [
+        f"the highest {count:,}: {came:,.0f} came true, {count * true / max(rows, 1):,.0f} by chance"
+        for count, came in counts
+    ]
+    parts = _panel(
+        0, title, "% of all, the highest scored first", shares, (), [(0.0, 0.0), (100.0, 100.0)], hints
+    )
+    tenths = [hint for (share, _), hint in zip(shares, hints, strict=True) if share and not round(share, 6) % 10]
+    return svg.page(_WIDTH, _HEIGHT, parts, title=title, about="; ".join(tenths))
 
 
 def _panel(
@@ -61,7 +79,9 @@ def _panel(
     points: Sequence[Point],
     marks: Sequence[Point] = (),
     guide: Sequence[Point] = (),
+    hints: Sequence[str] = (),
 ) -> list[str]:
+    """Returns a frame with a line; the points tell their `hints` when they are pointed at."""
     left, right = _WIDTH * number + _MARGIN, _WIDTH * (number + 1) - 16
     top, bottom = 34, _HEIGHT - 34
     x_low, x_high = svg.ends([x for x, _ in (*points, *guide)])
@@ -78,4 +98,8 @@ def _panel(
     for value in svg.ticks(x_low, x_high):
         parts.append(svg.text(at((value, y_low))[0], bottom + 14, f"{value:g}", "middle"))
     parts += [svg.polyline([*map(at, guide)], svg.PALE), svg.polyline([*map(at, points)])]
-    return parts + [svg.dot(*at(mark)) for mark in marks]
+    parts += [svg.dot(*at(mark)) for mark in marks]
+    return parts + [
+        svg.hinted(svg.rect(at(point)[0] - 4, top, 8, bottom - top, "transparent"), hint)
+        for point, hint in zip(points, hints, strict=bool(hints))
+    ]

@@ -1,4 +1,4 @@
-"""Debian's Chromium without a window, told what to do over a pipe by its DevTools protocol. Nothing is installed for it."""
+"""Chromium without a window, told what to do over a pipe by its DevTools protocol: nothing is installed for it."""
 
 from __future__ import annotations
 

@@ -15,10 +15,11 @@ ROOT = Path(__file__).parents[1]
 ROOMS = [
     "errors", "findings", "causal", "listener", "machine", "times", "registry", "config", "database", "tasks",
     "features", "graph", "contexts", "drawing", "evaluation", "tokens", "training", "models", "runs", "explain",
-    "paper", "demo", "cli", "__main__",
+    "report", "paper", "demo", "cli", "__main__",
 ]  # fmt: skip
-# By name, at the moment of use: a person's way up from a database to its tasks, and the demo that is a source.
-UPWARD = {("database", "quartet.tasks"), ("database", "quartet.demo")}
+# By name, at the moment of use: a person's way up from a database to its tasks and from a model to its report, and the
+# demo that is a source.
+UPWARD = {("database", "quartet.tasks"), ("database", "quartet.demo"), ("runs", "quartet.report")}
 SENTINELS = {"NEVER", "STATIC", "None"}
 # Where the times of rows are compared with something other than a sentinel, and why that is no leak.
 NOT_CAUSAL = {

@@ -13,14 +13,20 @@ from quartet.cli.options import DeviceName, SchemaFile, Threads
 def report(
     runs: Annotated[
         list[Path],
-        typer.Argument(metavar="RUN", help="A run folder; of several of one task, they are compared on a board."),
+        typer.Argument(
+            metavar="RUN", help="A run folder; of several of one task, they are compared on a board."
+        ),
     ],
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="The page to write.")] = Path("report.html"),
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="The page to write.")] = Path(
+        "report.html"
+    ),
     source: Annotated[
         str | None, typer.Option(help="The database (default: the one it was trained on).")
     ] = None,
     schema: SchemaFile = None,
-    at: Annotated[str | None, typer.Option(help="The time of the predictions (default: the data's last).")] = None,
+    at: Annotated[
+        str | None, typer.Option(help="The time of the predictions (default: the data's last).")
+    ] = None,
     evaluate: Annotated[
         bool, typer.Option("--evaluate", help="Judge a run on test first, if it has not been judged there.")
     ] = False,

@@ -2,7 +2,7 @@
 
 from quartet.drawing import svg
 from quartet.drawing.context import seed_svg
-from quartet.drawing.curves import Bin, curves_svg, hits_svg, reliability_svg
+from quartet.drawing.curves import Bin, curves_svg, hits_svg, reliability_svg, steps_svg
 from quartet.drawing.schema import schema_svg
 from quartet.drawing.spans import Lane, Span, bars_svg, timeline_svg
 from quartet.drawing.terminal import (
@@ -36,6 +36,7 @@ __all__ = [
     "schema_svg",
     "seed_svg",
     "set_verbosity",
+    "steps_svg",
     "svg",
     "timeline_svg",
 ]

@@ -68,8 +68,18 @@ def hits_svg(counts: Sequence[tuple[int, float]], title: str) -> str:
     parts = _panel(
         0, title, "% of all, the highest scored first", shares, (), [(0.0, 0.0), (100.0, 100.0)], hints
     )
-    tenths = [hint for (share, _), hint in zip(shares, hints, strict=True) if share and not round(share, 6) % 10]
+    tenths = [
+        hint for (share, _), hint in zip(shares, hints, strict=True) if share and not round(share, 6) % 10
+    ]
     return svg.page(_WIDTH, _HEIGHT, parts, title=title, about="; ".join(tenths))
+
+
+def steps_svg(labels: Sequence[str], values: Sequence[float], title: str) -> str:
+    """Draws a value for each of some labels, in their order, at equal distances."""
+    points = [(float(place), value) for place, value in enumerate(values)]
+    hints = [f"{label}: {value:.4g}" for label, value in zip(labels, values, strict=True)]
+    parts = _panel(0, title, "", points, points, hints=hints, x_ticks=labels)
+    return svg.page(_WIDTH, _HEIGHT, parts, title=title, about="; ".join(hints))
 
 
 def _panel(
@@ -80,8 +90,9 @@ def _panel(
     marks: Sequence[Point] = (),
     guide: Sequence[Point] = (),
     hints: Sequence[str] = (),
+    x_ticks: Sequence[str] = (),
 ) -> list[str]:
-    """Returns a frame with a line; the points tell their `hints` when they are pointed at."""
+    """Returns a frame with a line; the points tell their `hints` when they are pointed at, and may have a name each."""
     left, right = _WIDTH * number + _MARGIN, _WIDTH * (number + 1) - 16
     top, bottom = 34, _HEIGHT - 34
     x_low, x_high = svg.ends([x for x, _ in (*points, *guide)])
@@ -91,12 +102,14 @@ def _panel(
         x = left + (point[0] - x_low) / (x_high - x_low) * (right - left)
         return x, bottom - (point[1] - y_low) / (y_high - y_low) * (bottom - top)
 
-    parts = [svg.text(left, 20, title, font_size=13), svg.text(right, _HEIGHT - 6, x_label, "end")]
+    parts = [svg.text(left, 20, title, most=52, font_size=13), svg.text(right, _HEIGHT - 6, x_label, "end")]
     for value in svg.ticks(y_low, y_high):
         _, y = at((x_low, value))
         parts += [svg.line(left, y, right, y), svg.text(left - 6, y + 4, f"{value:g}", "end")]
-    for value in svg.ticks(x_low, x_high):
-        parts.append(svg.text(at((value, y_low))[0], bottom + 14, f"{value:g}", "middle"))
+    few = max(1, -(-len(x_ticks) // 5))
+    named = [(float(place), name) for place, name in enumerate(x_ticks) if place % few == 0]
+    for value, name in named or [(value, f"{value:g}") for value in svg.ticks(x_low, x_high)]:
+        parts.append(svg.text(at((value, y_low))[0], bottom + 14, name, "middle", most=14))
     parts += [svg.polyline([*map(at, guide)], svg.PALE), svg.polyline([*map(at, points)])]
     parts += [svg.dot(*at(mark)) for mark in marks]
     return parts + [

@@ -71,10 +71,14 @@ def timeline_svg(low: int, high: int, lanes: Sequence[Lane], spans: Sequence[Spa
             svg.hinted(bar + window, hint),
         ]
         y += _SPAN
-    for tick in time_ticks(low, high):
+    ticks = [show_instant(tick) for tick in time_ticks(low, high)]
+    short = 4 if all(t.endswith("-01-01") for t in ticks) else 7 if all(t[7:] == "-01" for t in ticks) else 10
+    for tick, name in zip(time_ticks(low, high), ticks, strict=True):
+        x = min(max(at(tick), left), right)
+        anchor = "end" if x > right - 24 else "start" if x < left + 24 else "middle"
         parts += [
-            svg.line(at(tick), y - 2, at(tick), y + 2, svg.GREY),
-            svg.text(at(tick), y + 14, show_instant(tick), "middle", fill=svg.GREY),
+            svg.line(x, y - 2, x, y + 2, svg.GREY),
+            svg.text(x, y + 14, name[:short], anchor, fill=svg.GREY),
         ]
     about = "; ".join(
         [f"{lane.name}: {lane.about}" for lane in lanes]
@@ -88,7 +92,9 @@ def time_ticks(low: int, high: int) -> list[int]:
     for unit, step in _STEPS:
         first, last = np.array([low, high], "datetime64[ns]").astype(f"datetime64[{unit}]").astype(np.int64)
         places = np.arange(first, last + 1)
-        starts = places[places % step == 0].astype(f"datetime64[{unit}]").astype("datetime64[ns]").astype(np.int64)
+        starts = (
+            places[places % step == 0].astype(f"datetime64[{unit}]").astype("datetime64[ns]").astype(np.int64)
+        )
         inside = [int(start) for start in starts if low <= start <= high]
         if len(inside) <= _MOST_TICKS:
             return inside if len(inside) > 1 else [low, high]

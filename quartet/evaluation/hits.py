@@ -1,4 +1,4 @@
-"""What scores are worth in plain counts: what is found among the highest, how far values miss, which of two is better."""
+"""What scores are worth in plain counts: what the highest hold, how far values miss, which of two is better."""
 
 from __future__ import annotations
 
@@ -65,7 +65,12 @@ def confusion(target: NDArray[Any], score: _Floats) -> tuple[tuple[int, ...], ..
 
 
 def difference(
-    task_type: TaskType, target: NDArray[Any], one: _Floats, other: _Floats, entity: NDArray[Any], rng_seed: int = 0
+    task_type: TaskType,
+    target: NDArray[Any],
+    one: _Floats,
+    other: _Floats,
+    entity: NDArray[Any],
+    rng_seed: int = 0,
 ) -> Measure:
     """Returns the main metric of some scores minus that of others, with its 95 % interval.
 

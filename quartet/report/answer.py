@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from markupsafe import Markup
+
 from quartet.drawing import hits_svg, reliability_svg
 from quartet.evaluation import Measure, main_metric
 from quartet.runs import Evaluation, TrainedModel
@@ -15,17 +17,29 @@ from quartet.training import duration
 
 # What each metric says, for somebody who has never heard of it.
 METRICS = {
-    "roc_auc": ("Ranking (ROC AUC)", "how often one that came true is scored above one that did not; chance is 0.5"),
-    "average_precision": ("Precision", "the share that came true among the highest scored, averaged; 1 is perfect"),
+    "roc_auc": (
+        "Ranking (ROC AUC)",
+        "how often one that came true is scored above one that did not; chance is 0.5",
+    ),
+    "average_precision": (
+        "Precision",
+        "the share that came true among the highest scored, averaged; 1 is perfect",
+    ),
     "log_loss": ("Log loss", "how surprised one is by what came who believes the scores; 0 is perfect"),
     "brier": ("Brier score", "the mean squared gap of score and outcome; 0 is perfect"),
-    "calibration_error": ("Calibration error", "how far scores lie from the share that came true; 0 is perfect"),
+    "calibration_error": (
+        "Calibration error",
+        "how far scores lie from the share that came true; 0 is perfect",
+    ),
     "mae": ("Mean error (MAE)", "how far predictions are off on average, in units of the target"),
     "rmse": ("Root mean square (RMSE)", "the same, with large errors counting more"),
     "r2": ("Explained (R²)", "the share of the differences among targets that is explained; 1 is perfect"),
     "nmae": ("Relative error", "the mean error over the spread of the targets in training"),
     "accuracy": ("Right (accuracy)", "the share of rows whose class was right"),
-    "macro_f1": ("Macro F1", "how well classes are found, rare ones counting as much as common ones; 1 is perfect"),
+    "macro_f1": (
+        "Macro F1",
+        "how well classes are found, rare ones counting as much as common ones; 1 is perfect",
+    ),
 }
 _SPLITS = {"test": "test", "val": "validation", "train": "training"}
 _TOPS = (10, 20, 50, 100)
@@ -98,7 +112,10 @@ def headlines(evaluation: Evaluation) -> list[Line]:
         words = "is how far predictions are off on average"
         words += f"; the best rule {number(beside)}" if beside is not None else ""
         lines += [Line(number(own.value), words)]
-        lines += [Line(number(miss.error), f"or less: {miss.percent} of 100 are off by that") for miss in evaluation.misses[:3:2]]
+        lines += [
+            Line(number(miss.error), f"or less: {miss.percent} of 100 are off by that")
+            for miss in evaluation.misses[:3:2]
+        ]
     if metric == "accuracy" and own.value is not None:
         words = "were of the class that was predicted"
         words += f"; by the best rule {100 * beside:.0f}" if beside is not None else ""
@@ -131,10 +148,12 @@ def evaluation_part(evaluation: Evaluation, classes: Sequence[Any] | None) -> di
     pictures = []
     if evaluation.hits:
         counts = [(each.count, each.came_true) for each in evaluation.hits]
-        pictures.append(hits_svg(counts, "Found, % of all that came true"))
+        pictures.append(Markup(hits_svg(counts, "Found, % of all that came true")))
     if evaluation.bins:
         is_chance = main_metric_of(evaluation) == "roc_auc"
-        pictures.append(reliability_svg(evaluation.bins, "Came true" if is_chance else "Came, on average"))
+        pictures.append(
+            Markup(reliability_svg(evaluation.bins, "Came true" if is_chance else "Came, on average"))
+        )
     return {
         "split": _SPLITS[evaluation.split],
         "protocol": evaluation.protocol,
@@ -144,7 +163,9 @@ def evaluation_part(evaluation: Evaluation, classes: Sequence[Any] | None) -> di
             {
                 "name": row.name.removeprefix("- "),
                 "kind": "model" if place == 0 else "member" if row.name.startswith("- ") else "rule",
-                "cells": [(m, m.value is not None and m.value == marked[name]) for name, m in row.measures.items()],
+                "cells": [
+                    (m, m.value is not None and m.value == marked[name]) for name, m in row.measures.items()
+                ],
             }
             for place, row in enumerate(evaluation.rows)
         ],
@@ -170,7 +191,9 @@ def cost(model: TrainedModel, num_scored: int, seconds: float) -> list[tuple[str
     lines = [("Training", f"{duration(trained)} on {threads}" if trained else f"on {threads}")]
     lines.append(("Model", f"{checkpoint.model.summary}, {size / 1e6:.1f} MB on disk"))
     if num_scored:
-        lines.append(("Predicting", f"{num_scored:,} scores in {duration(seconds)}, reading the data included"))
+        lines.append(
+            ("Predicting", f"{num_scored:,} scores in {duration(seconds)}, reading the data included")
+        )
     return lines
 
 

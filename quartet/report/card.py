@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
+from markupsafe import Markup
 
 from quartet.drawing import curves_svg
 from quartet.evaluation import main_metric, measures
@@ -21,21 +22,30 @@ _FEW_RESAMPLES = 300
 _GAP = 0.05  # of mean score and share that came true, from which on it is worth a sentence
 
 
-def card_part(model: TrainedModel, task: Task, evaluation: Evaluation, findings: Iterable[Finding]) -> dict[str, Any]:
+def card_part(
+    model: TrainedModel, task: Task, evaluation: Evaluation, findings: Iterable[Finding]
+) -> dict[str, Any]:
     """Returns the section for those who must answer for the model."""
     (checkpoint, _), run, record = model.members[0], model.run, model.record
     recipe, metric = model.recipe, main_metric(record.type)
     machine = run.read("environment.json")
     members = [
         (member.name, member.rng_seed, number(member.validation), f"{weight:.0%}", duration(member.seconds))
-        for member, weight in zip(checkpoint.model.members, getattr(checkpoint.model, "weights", ()), strict=True)
+        for member, weight in zip(
+            checkpoint.model.members, getattr(checkpoint.model, "weights", ()), strict=True
+        )
     ]
     epochs = run.epochs()
     facts = [
         ("Model", f"{recipe.model.architecture}: {MODELS[recipe.model.architecture].help}"),
         ("Size", checkpoint.model.summary),
         ("Chosen by", f"{metric} on validation, {number(checkpoint.validation)}"),
-        ("Then", "fitted further to training and validation" if checkpoint.model.is_refit else "kept as it was chosen"),
+        (
+            "Then",
+            "fitted further to training and validation"
+            if checkpoint.model.is_refit
+            else "kept as it was chosen",
+        ),
         ("Protocol", PROTOCOLS.get(recipe.protocol, recipe.protocol)),
         ("Past labels", "read where they are known by then" if recipe.past_labels else "not read"),
         ("Random seed", str(recipe.rng_seed)),
@@ -48,7 +58,7 @@ def card_part(model: TrainedModel, task: Task, evaluation: Evaluation, findings:
         "facts": facts,
         "members": members,
         "recipe": [(name, _shown(value)) for name, value in recipe.to_dict().items()],
-        "curves": curves_svg(epochs, metric) if len(epochs) > 1 else "",
+        "curves": Markup(curves_svg(epochs, metric) if len(epochs) > 1 else ""),
         "limits": limits(model, evaluation, findings),
         "failures": failures(model, task),
         "metric": METRICS.get(metric, (metric, ""))[0],
@@ -69,7 +79,9 @@ def limits(model: TrainedModel, evaluation: Evaluation, findings: Iterable[Findi
         told.append("It has not been judged on test: validation, by which it was chosen, flatters it.")
     if (judged := verdict(evaluation)) and "clearly better" not in judged.replace("not clearly", ""):
         told.append(judged)
-    told += [f"{f.message}." for f in grouped(f for f in findings if f.level is Level.WARNING)]
+    told += [
+        f"{f.message[:1].upper()}{f.message[1:]}." for f in grouped(findings) if f.level is Level.WARNING
+    ]
     bins = evaluation.bins
     if bins and evaluation.hits:
         rows = sum(each.count for each in bins)
@@ -87,7 +99,10 @@ def limits(model: TrainedModel, evaluation: Evaluation, findings: Iterable[Findi
 def failures(model: TrainedModel, task: Task) -> list[tuple[str, int, Any]]:
     """Returns how good the model is on validation for those with little and with much history."""
     seeds, scores = task.seeds("val"), model.run.kept_scores("val", task)
-    links, target = TemporalGraph.build(task.visible_database).degrees(seeds.node, seeds.time), np.asarray(seeds.target)
+    links, target = (
+        TemporalGraph.build(task.visible_database).degrees(seeds.node, seeds.time),
+        np.asarray(seeds.target),
+    )
     if not len(links):
         return []
     low, high = (int(np.quantile(links, share)) for share in (1 / 3, 2 / 3))
@@ -99,12 +114,16 @@ def failures(model: TrainedModel, task: Task) -> list[tuple[str, int, Any]]:
     found, kind = [], task.spec.type
     for name, which in groups.items():
         if which.any() and not which.all():
-            own = measures(kind, target[which], scores[which], entity=seeds.node[which], num_resamples=_FEW_RESAMPLES)
+            own = measures(
+                kind, target[which], scores[which], entity=seeds.node[which], num_resamples=_FEW_RESAMPLES
+            )
             found.append((name, int(which.sum()), own[main_metric(kind)]))
     return found
 
 
-def board_part(models: Sequence[TrainedModel], task: Task, evaluations: Sequence[Sequence[Evaluation]]) -> dict[str, Any]:
+def board_part(
+    models: Sequence[TrainedModel], task: Task, evaluations: Sequence[Sequence[Evaluation]]
+) -> dict[str, Any]:
     """Returns several runs of one task, the best on validation first, each beside the first by a paired interval.
 
     They are compared on test where each of them has been judged there under one protocol, else on validation.
@@ -112,7 +131,9 @@ def board_part(models: Sequence[TrainedModel], task: Task, evaluations: Sequence
     metric = main_metric(task.spec.type)
     test = [next((each for each in own if each.split == "test"), None) for own in evaluations]
     on_test = all(test) and len({each.protocol for each in test if each}) == 1
-    on_test = on_test and all(each and each.protocol == m.recipe.protocol for each, m in zip(test, models, strict=True))
+    on_test = on_test and all(
+        each and each.protocol == m.recipe.protocol for each, m in zip(test, models, strict=True)
+    )
     split: Split = "test" if on_test else "val"
     differences = paired([model.run for model in models], task, split)
     rows = []

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
+from markupsafe import Markup
 
 from quartet.drawing import Lane, Span, schema_svg, timeline_svg
 from quartet.findings import Finding, Level, grouped
@@ -14,6 +15,14 @@ from quartet.tasks import SPLITS, Task, balance
 from quartet.times import NEVER, STATIC, show_instant, show_length
 
 _PIECES, _MOST_LANES = 60, 8
+# What the leak check compares, for people.
+_SUBJECTS = {
+    "labels": "labels that were known by then",
+    "features": "what had been learned about columns",
+    "cells": "cells of rows known then",
+    "columns": "counts, means and sums over linked rows",
+    "contexts": "rows that were gathered",
+}
 _NAMES = {"train": "training", "val": "validation", "test": "test"}
 
 
@@ -42,7 +51,7 @@ def data_part(task: Task, findings: Iterable[Finding], leaks: LeakReport | None)
         "num_rows": database.num_rows,
         "num_links": len(database.relations),
         "span": [show_instant(time) for time in database.span or ()],
-        "schema": schema_svg(task.visible_database),
+        "schema": Markup(schema_svg(task.visible_database)),
         "timeline": _timeline(task),
         "splits": splits,
         "horizon": show_length(spec.horizon) if spec.horizon else "",
@@ -62,7 +71,7 @@ def _told(finding: Finding) -> dict[str, Any]:
     }
 
 
-def _timeline(task: Task) -> str:
+def _timeline(task: Task) -> Markup:
     """Draws the rows of the largest tables over time above the splits, on one axis."""
     span, spans = task.full_database.span, []
     for split in SPLITS:
@@ -79,7 +88,7 @@ def _timeline(task: Task) -> str:
         when = table.known_at[(table.known_at != STATIC) & (table.known_at != NEVER)]
         counts, _ = np.histogram(when.astype(np.float64), _PIECES, (float(low), float(high)))
         lanes.append(Lane(table.name, f"{table.num_rows:,} rows", tuple(map(int, counts))))
-    return timeline_svg(low, high, lanes, spans, "Rows over time, and the splits")
+    return Markup(timeline_svg(low, high, lanes, spans, "Rows over time, and the splits"))
 
 
 def leaks_part(leaks: LeakReport) -> dict[str, Any]:
@@ -89,7 +98,8 @@ def leaks_part(leaks: LeakReport) -> dict[str, Any]:
     rows = []
     for subject in sorted(subjects, key=lambda name: name != "labels"):
         tried = [leaks.outcome(subject, experiment) for experiment in experiments]
-        rows.append((subject, [each.compared for each in tried], sum(each.different for each in tried)))
+        words = _SUBJECTS.get(subject, "predictions" if subject.startswith("predictions of") else subject)
+        rows.append((words, [each.compared for each in tried], sum(each.different for each in tried)))
     return {
         "experiments": experiments,
         "rows": rows,

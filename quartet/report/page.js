@@ -1,5 +1,5 @@
 "use strict";
-const people = document.getElementById("people"), body = people.tBodies[0], tip = document.getElementById("tip");
+const people = document.getElementById("people"), body = people.tBodies[0], hint = document.getElementById("hint");
 const heads = [...people.tHead.rows[0].cells], rows = [...body.rows];
 const search = document.getElementById("search"), shown = document.getElementById("shown");
 const compare = new Intl.Collator("en", { numeric: true }).compare;
@@ -38,12 +38,12 @@ document.getElementById("download").addEventListener("click", event => {
 // Pictures tell in words what is pointed at.
 document.querySelectorAll("svg g > title").forEach(title => {
   const shape = title.parentNode, text = title.textContent;
-  shape.addEventListener("pointerenter", () => { tip.textContent = text; tip.hidden = false; });
+  shape.addEventListener("pointerenter", () => { hint.textContent = text; hint.hidden = false; });
   shape.addEventListener("pointermove", event => {
-    tip.style.left = `${Math.min(event.pageX + 12, document.documentElement.clientWidth - tip.offsetWidth - 8)}px`;
-    tip.style.top = `${event.pageY + 16}px`;
+    hint.style.left = `${Math.min(event.pageX + 12, document.documentElement.clientWidth - hint.offsetWidth - 8)}px`;
+    hint.style.top = `${event.pageY + 16}px`;
   });
-  shape.addEventListener("pointerleave", () => { tip.hidden = true; });
+  shape.addEventListener("pointerleave", () => { hint.hidden = true; });
   title.remove();
   shape.setAttribute("aria-label", text);
 });

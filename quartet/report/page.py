@@ -1,4 +1,4 @@
-"""One page to send to a colleague: all parts of a report, put into a template, in one file that asks for nothing else."""
+"""One page to send to a colleague: all parts of a report in one file that asks for nothing else."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ from quartet.training import duration
 MOST_BYTES = 500_000
 _MOST_ROWS = 1000
 _LEAK_TIMES, _LEAK_SEEDS = 1, 20
+_DOUBTS = ("D04", "T20")  # findings on the predictions themselves: drift, and times far from training
 # The colours of pictures, by the names that the page's two themes give them.
 _COLORS = {
     "ink": svg.INK, "pale": svg.PALE, "line": svg.LINE, "mark": svg.MARK, "grey": svg.GREY, "ground": "white",
@@ -55,22 +56,25 @@ def write_report(
     """
     path = as_path(target, "the report")
     if path.suffix.lower() not in (".html", ".htm"):
-        raise UsageError("C02", f'a report is a page, and cannot be written as "{path.suffix}"', "name an .html file")
-    listener = _Noticing(listener or ProgressView())
-    context = gather(models, task, at, evaluate, device, listener)
-    page = render(context)
-    while len(page.encode()) > MOST_BYTES and context["who"]["rows"]:
-        context["who"]["rows"] = context["who"]["rows"][: len(context["who"]["rows"]) // 2]
-        page = render(context)
+        raise UsageError(
+            "C02", f'a report is a page, and cannot be written as "{path.suffix}"', "name an .html file"
+        )
+    page = fitted(gather(models, task, at, evaluate, device, listener))
     with new_file(path) as fresh:
         fresh.write_text(page, encoding="utf-8")
     return path
 
 
 def gather(
-    models: Sequence[TrainedModel], task: Task | None, at: Any, evaluate: bool, device: str, listener: _Noticing
+    models: Sequence[TrainedModel],
+    task: Task | None,
+    at: Any = None,
+    evaluate: bool = False,
+    device: str = "auto",
+    listener: Listener | None = None,
 ) -> dict[str, Any]:
     """Returns all that the page tells, as plain values and pictures."""
+    listener = _Noticing(listener or ProgressView())
     sign = 1 if higher_is_better(main_metric(models[0].record.type)) else -1
     models = sorted(models, key=lambda model: -sign * model.validation)
     model, record = models[0], models[0].record
@@ -86,14 +90,17 @@ def gather(
     live = model.on(now.full_database, labels=now.labels, device=device, listener=listener)
     predictions = live.predict(at=at)
     seconds = time.perf_counter() - begin
-    noticed = list(dict.fromkeys(listener.heard))
+    heard = list(dict.fromkeys(listener.heard))
+    doubts = [finding for finding in heard if finding.code in _DOUBTS]
+    findings += [finding for finding in heard if finding.code not in _DOUBTS]
     checkpoints = [checkpoint for checkpoint, _ in model.members]
     leaks = leakcheck(then, checkpoints, _LEAK_TIMES, _LEAK_SEEDS, listener=listener)
     return {
         "title": record.name,
         "question": question(record.spec),
         "query": record.spec.query,
-        "headline": predictions.headline,
+        "headline": sentence(predictions.headline.removeprefix(f"{record.name}: ")),
+        "highest": highest(predictions),
         "entity": record.entity_table,
         "written": date.today().isoformat(),
         "model": model.recipe.model.architecture,
@@ -106,19 +113,23 @@ def gather(
         "data": data_part(then, findings, leaks),
         "why": None,
         "who": who_part(predictions),
-        "card": card_part(model, then, shown[0], noticed),
+        "card": card_part(model, then, shown[0], doubts),
     }
 
 
-def _evaluations(model: TrainedModel, task: Task, evaluate: bool, device: str, listener: Listener) -> list[Evaluation]:
+def _evaluations(
+    model: TrainedModel, task: Task, evaluate: bool, device: str, listener: Listener
+) -> list[Evaluation]:
     """Returns what is known of a run: its evaluations on test, the own protocol first, else that on validation."""
     kept = kept_evaluations(model.run)
     on_test = [each for each in kept if each.split == "test"]
-    if evaluate and not on_test:
-        protocols = dict.fromkeys([model.recipe.protocol, *(() if task.num_new_entities else ("rolling", "frozen"))])
-        on_test = [
-            model.evaluate(task, protocol=each, device=device, listener=listener) for each in protocols
-        ]
+    if evaluate:
+        wanted = dict.fromkeys(
+            [model.recipe.protocol, *(() if task.num_new_entities else ("rolling", "frozen"))]
+        )
+        absent = [each for each in wanted if each not in {one.protocol for one in on_test}]
+        on_test += [model.evaluate(task, protocol=each, device=device, listener=listener) for each in absent]
+        on_test.sort(key=lambda each: each.protocol != model.recipe.protocol)
     on_val = [each for each in kept if each.split == "val" and each.protocol == model.recipe.protocol]
     if not on_test and not on_val:
         on_val = [model.evaluate(task, split="val", device=device, listener=listener)]
@@ -141,6 +152,21 @@ def who_part(predictions: Predictions) -> dict[str, Any]:
     }
 
 
+def highest(predictions: Predictions, most: int = 3) -> str:
+    """Returns the highest of all in a few words; nothing where there is no one score."""
+    table = predictions.top(most).table
+    if "score" not in table.column_names or not len(table):
+        return ""
+    name = "name" if "name" in table.column_names else table.column_names[0]
+    told = "calibrated" if "calibrated" in table.column_names else "score"
+    rows = zip(table[name].to_pylist(), table[told].to_pylist(), strict=True)
+    return ", ".join(f"{who} ({f'{x:.0%}' if told == 'calibrated' else number(x)})" for who, x in rows)
+
+
+def sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
 _HEADS = {"calibrated": "Probability", "score": "Score", "name": "Name", "predicted": "Predicted"}
 
 
@@ -160,6 +186,15 @@ class _Noticing(Listener):
         self.other.noticed(told)
 
 
+def fitted(context: dict[str, Any]) -> str:
+    """Returns the page with as many rows of predictions as it has room for."""
+    who = context["who"]
+    while len((page := render(context)).encode()) > MOST_BYTES and who["rows"]:
+        who = {**who, "rows": who["rows"][: len(who["rows"]) * 4 // 5]}
+        context = {**context, "who": who}
+    return page
+
+
 def render(context: dict[str, Any]) -> str:
     """Returns the page. All text is escaped; the one script in it is ours, by its digest, and nothing is fetched."""
     here = files("quartet.report")
@@ -168,9 +203,13 @@ def render(context: dict[str, Any]) -> str:
         style += f'svg [fill="{color}"]{{fill:var(--{name})}}svg [stroke="{color}"]{{stroke:var(--{name})}}\n'
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     environment = jinja2.Environment(
-        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=_inert
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_inert,
     )
-    environment.filters |= {"number": number, "duration": duration, "picture": _picture}
+    environment.filters |= {"number": number, "duration": duration}
     template = environment.from_string((here / "page.html.jinja").read_text(encoding="utf-8"))
     return template.render(**context, style=Markup(style), script=Markup(script), digest=digest)
 
@@ -178,7 +217,3 @@ def render(context: dict[str, Any]) -> str:
 def _inert(value: Any) -> Any:
     """Returns text without control characters; what is marked as ours stays as it is."""
     return value if isinstance(value, Markup) else "" if value is None else printable(value)
-
-
-def _picture(drawn: str) -> Markup:
-    return Markup(drawn)

@@ -96,7 +96,9 @@ class Evaluation:
         )
         parts = {name: tuple(kind(**told) for told in content.get(name, ())) for name, kind in _PARTS.items()}
         table = tuple(map(tuple, content.get("confusion", ())))
-        return Evaluation(**{**content, "rows": rows, "warnings": tuple(content["warnings"]), "confusion": table, **parts})
+        return Evaluation(
+            **{**content, "rows": rows, "warnings": tuple(content["warnings"]), "confusion": table, **parts}
+        )
 
     def to_pandas(self) -> pd.DataFrame:
         """Returns one row for each model or rule, with each measure and the ends of its interval as columns."""

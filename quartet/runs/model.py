@@ -158,7 +158,6 @@ class TrainedModel:
             name,
         )
 
-
     def report(
         self,
         target: str | Path = "report.html",
@@ -179,9 +178,7 @@ class TrainedModel:
         _check_type("listener", listener, (Listener, NoneType), _LISTENER_FIX)
         alone = [TrainedModel([member], self._task) for member in self.members]
         write = import_module("quartet.report").write_report  # the way up, at the moment of use
-        path: Path = write(
-            alone, target, task, at=at, evaluate=evaluate, device=device, listener=listener
-        )
+        path: Path = write(alone, target, task, at=at, evaluate=evaluate, device=device, listener=listener)
         return path
 
 

@@ -1,0 +1,66 @@
+"""Why, in pictures and words: what the model goes by over all, and for the highest entities one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from markupsafe import Markup
+
+from quartet.drawing import bars_svg, steps_svg
+from quartet.explain import Explanation, GlobalView, Use
+from quartet.report.answer import number
+from quartet.times import show_instant
+
+_MOST_BARS, _MOST_CURVES, _MOST_LINES = 8, 4, 5
+_KINDS = (
+    ("parts", "Parts of the model"),
+    ("columns", "Facts"),
+    ("tables", "Tables"),
+    ("links", "Links"),
+    ("spans", "How long ago"),
+)
+
+
+def why_part(view: GlobalView, explanations: Sequence[Explanation]) -> dict[str, Any]:
+    """Returns the section on why: pictures of what is used, then each explanation."""
+    pictures = [(title, _uses(getattr(view, kind), title)) for kind, title in _KINDS if getattr(view, kind)]
+    return {
+        "num_seeds": view.num_seeds,
+        "base": view.base,
+        "pictures": pictures,
+        "curves": [
+            Markup(steps_svg(curve.labels, curve.scores, curve.words)) for curve in view.curves[:_MOST_CURVES]
+        ],
+        "entities": [_entity(each) for each in explanations],
+    }
+
+
+def _uses(uses: Sequence[Use], title: str) -> Markup:
+    return Markup(
+        bars_svg([(use.words, use.effect, f"{use.effect:.4f}") for use in uses[:_MOST_BARS]], title)
+    )
+
+
+def _entity(one: Explanation) -> dict[str, Any]:
+    name = one.name or one.key
+    parts = [(part.words, part.effect, f"{part.effect:+.4f}") for part in one.parts]
+    title = f"{name}: from {number(one.base)}, which is usual, to {number(one.score)}"
+    strongest = sorted(one.columns, key=lambda each: -abs(each.effect))[:_MOST_LINES]
+    rows = sorted(one.rows, key=lambda each: -abs(each.effect))[:_MOST_LINES]
+    return {
+        "name": name,
+        "score": one.score,
+        "base": one.base,
+        "predicted": one.predicted,
+        "reasons": one.reasons(),
+        "picture": Markup(bars_svg(parts, title)),
+        "columns": strongest,
+        "rows": rows,
+        "lookalikes": [
+            {"name": each.name or each.key, "time": show_instant(each.time), "outcome": each.outcome}
+            for each in one.lookalikes[:_MOST_LINES]
+        ],
+        "archetype": one.archetype,
+        "changes": [change.words for change in one.changes],
+    }

@@ -21,7 +21,7 @@ _FLAGS = (
 
 
 class Tab:
-    """A page in the browser, and all that it has said: `messages` of the console, and `requests` for addresses."""
+    """A page in the browser, and all that it has said: `messages` of the console, `requests`, and why some failed."""
 
     def __init__(self, to_browser: int, from_browser: int) -> None:
         self._to, self._from = to_browser, from_browser
@@ -29,6 +29,7 @@ class Tab:
         self.session = ""
         self.messages: list[str] = []
         self.requests: list[str] = []
+        self.refused: list[str] = []
         self._events: list[str] = []
 
     def ask(self, method: str, **parameters: Any) -> dict[str, Any]:
@@ -63,6 +64,8 @@ class Tab:
             self.messages.append(f"dialog: {about['message']}")
         elif method == "Network.requestWillBeSent":
             self.requests.append(about["request"]["url"])
+        elif method == "Network.loadingFailed":
+            self.refused.append(about.get("blockedReason", about["errorText"]))
         return told
 
     def show(self, path: Path, scheme: str = "light", width: int = 1100, height: int = 900) -> None:

@@ -9,6 +9,7 @@ from quartet.features.statistics import FeatureStatistics
 from quartet.features.summed import CODE
 from quartet.features.table import FeatureTable
 from quartet.features.timeline import Timeline
+from quartet.features.without import columns_without
 
 __all__ = [
     "CALENDAR",
@@ -22,6 +23,7 @@ __all__ = [
     "TableFeatures",
     "TableLayout",
     "Timeline",
+    "columns_without",
     "describe",
     "inspected_kinds",
     "is_about_others",

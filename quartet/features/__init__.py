@@ -9,12 +9,15 @@ from quartet.features.statistics import FeatureStatistics
 from quartet.features.summed import CODE
 from quartet.features.table import FeatureTable
 from quartet.features.timeline import Timeline
+from quartet.features.without import columns_without
+from quartet.features.words import ColumnWords, column_words
 
 __all__ = [
     "CALENDAR",
     "CODE",
     "Bags",
     "ColumnKind",
+    "ColumnWords",
     "FeatureStatistics",
     "FeatureTable",
     "RelationalColumns",
@@ -22,6 +25,8 @@ __all__ = [
     "TableFeatures",
     "TableLayout",
     "Timeline",
+    "column_words",
+    "columns_without",
     "describe",
     "inspected_kinds",
     "is_about_others",

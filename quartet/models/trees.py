@@ -107,6 +107,16 @@ class Trees:
         raw = self._booster.predict(matrix, raw_score=True, num_threads=torch.get_num_threads())
         return np.asarray(raw, dtype=np.float64).reshape(len(matrix), self.num_outputs)
 
+    def contributions(self, matrix: NDArray[np.float32]) -> NDArray[np.float64]:
+        """Returns what each column adds to each logit, by LightGBM's own Shapley values: (S, outputs, names)."""
+        added = self._booster.predict(matrix, pred_contrib=True, num_threads=torch.get_num_threads())
+        return np.asarray(added).reshape(len(matrix), self.num_outputs, -1)[:, :, :-1]
+
+    def leaves(self, matrix: NDArray[np.float32]) -> NDArray[np.int32]:
+        """Returns the leaf into which each row falls, of each tree: (S, trees)."""
+        places = self._booster.predict(matrix, pred_leaf=True, num_threads=torch.get_num_threads())
+        return np.asarray(places, np.int32).reshape(len(matrix), -1)
+
     def blend(self, logits: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
         return logits[0]
 

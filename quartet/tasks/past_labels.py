@@ -27,6 +27,7 @@ from quartet.times import show_instant, to_arrow
 
 KNOWN_LABELS = "known_labels"
 _ENTITY, _KNOWN_AT, _LABEL = "entity", "known_at", "label"
+_CASE_WINDOWS = 24
 
 
 def with_past_labels(
@@ -71,6 +72,30 @@ def derived_labels(database: Database, spec: TaskSpec, splits: Splits, upto: int
     first = database.span[0] if database.span else upto  # without a dated row no window has closed
     times = past_label_times(splits, spec.horizon, spec.num_eval_times, first, upto, spec.known_after)
     return closed_labels(spec, database, times)
+
+
+def known_cases(
+    database: Database,
+    spec: TaskSpec,
+    splits: Splits,
+    classes: Sequence[Any] | None,
+    upto: int,
+    labels: pa.Table | None = None,
+) -> Seeds:
+    """Returns the seeds of the latest windows whose labels are known at a time, with these labels, in a fixed order.
+
+    There are none where labels are in a table of their own that is not given.
+    """
+    if labels is None and spec.kind == "forecast":
+        first = database.span[0] if database.span else upto
+        times = past_label_times(splits, spec.horizon, spec.num_eval_times, first, upto, spec.known_after)
+        labels = closed_labels(spec, database, times[-_CASE_WINDOWS:])
+    elif labels is None and spec.kind == "autocomplete":
+        labels = column_labels(spec, database)
+    elif labels is None:
+        return Seeds(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0))
+    table = _label_table(database, spec, labels, upto)
+    return past_label_seeds(database.adding(KNOWN_LABELS, table, _schema(database, spec)), spec, classes)
 
 
 def past_label_seeds(database: Database, spec: TaskSpec, classes: Sequence[Any] | None) -> Seeds:

@@ -9,7 +9,7 @@ from typing import Any
 from markupsafe import Markup
 
 from quartet.drawing import hits_svg, reliability_svg
-from quartet.evaluation import Measure, main_metric
+from quartet.evaluation import Measure
 from quartet.runs import Evaluation, TrainedModel
 from quartet.tasks import TaskSpec
 from quartet.times import show_length
@@ -40,6 +40,11 @@ METRICS = {
         "Macro F1",
         "how well classes are found, rare ones counting as much as common ones; 1 is perfect",
     ),
+}
+PROTOCOLS = {
+    "rolling": "each prediction sees all rows up to its own time, as in use",
+    "frozen": "the database ends where test begins, as in published figures",
+    "clamped": "the database ends where test begins, and all are asked as of then",
 }
 _SPLITS = {"test": "test", "val": "validation", "train": "training"}
 _TOPS = (10, 20, 50, 100)
@@ -112,9 +117,12 @@ def headlines(evaluation: Evaluation) -> list[Line]:
         words = "is how far predictions are off on average"
         words += f"; the best rule {number(beside)}" if beside is not None else ""
         lines += [Line(number(own.value), words)]
+        told = {
+            50: "half of the predictions are off by less than this",
+            90: "nine in ten are off by less than this",
+        }
         lines += [
-            Line(number(miss.error), f"or less: {miss.percent} of 100 are off by that")
-            for miss in evaluation.misses[:3:2]
+            Line(number(miss.error), told[miss.percent]) for miss in evaluation.misses if miss.percent in told
         ]
     if metric == "accuracy" and own.value is not None:
         words = "were of the class that was predicted"
@@ -137,8 +145,21 @@ def tops(evaluation: Evaluation) -> list[tuple[int, float, float, float | None]]
     return found
 
 
-def evaluation_part(evaluation: Evaluation, classes: Sequence[Any] | None) -> dict[str, Any]:
-    """Returns an evaluation as the page shows it: the table with the best of each metric marked, and its pictures."""
+def evaluation_parts(
+    evaluations: Sequence[Evaluation], classes: Sequence[Any] | None
+) -> list[dict[str, Any]]:
+    """Returns evaluations of one split as the page shows them; those that do not differ by protocol once."""
+    alike: list[list[Evaluation]] = []
+    for each in evaluations:
+        same = next((group for group in alike if group[0].rows == each.rows), None)
+        alike.append([each]) if same is None else same.append(each)
+    return [_evaluation_part(group[0], [each.protocol for each in group], classes) for group in alike]
+
+
+def _evaluation_part(
+    evaluation: Evaluation, protocols: Sequence[str], classes: Sequence[Any] | None
+) -> dict[str, Any]:
+    """Returns an evaluation: the table with the best of each metric marked, and its pictures."""
     first = evaluation.rows[0].measures
     marked = {}
     for name, measure in first.items():
@@ -156,7 +177,8 @@ def evaluation_part(evaluation: Evaluation, classes: Sequence[Any] | None) -> di
         )
     return {
         "split": _SPLITS[evaluation.split],
-        "protocol": evaluation.protocol,
+        "protocols": list(protocols),
+        "protocol": PROTOCOLS.get(protocols[0], ""),
         "num_rows": evaluation.num_rows,
         "metrics": [(name, *METRICS.get(name, (name, "")), m.higher_is_better) for name, m in first.items()],
         "rows": [
@@ -192,7 +214,10 @@ def cost(model: TrainedModel, num_scored: int, seconds: float) -> list[tuple[str
     lines.append(("Model", f"{checkpoint.model.summary}, {size / 1e6:.1f} MB on disk"))
     if num_scored:
         lines.append(
-            ("Predicting", f"{num_scored:,} scores in {duration(seconds)}, reading the data included")
+            (
+                "Predicting",
+                f"{num_scored:,} scores in {duration(max(seconds, 0.1))}, reading the data included",
+            )
         )
     return lines
 
@@ -209,8 +234,5 @@ def number(value: float | None) -> str:
     """Returns a figure with four decimals, fewer where it is large."""
     if value is None:
         return "n/a"
-    return f"{value:.4f}" if abs(value) < 10 else f"{value:,.2f}" if abs(value) < 1e4 else f"{value:,.0f}"
-
-
-def metric_name(spec: TaskSpec) -> str:
-    return METRICS.get(main_metric(spec.type), (main_metric(spec.type), ""))[0]
+    digits = 4 if abs(value) < 10 else 2 if abs(value) < 1e4 else 0
+    return f"{value:,.{digits}f}".replace("-", "−")

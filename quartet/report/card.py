@@ -13,7 +13,7 @@ from quartet.evaluation import main_metric, measures
 from quartet.findings import Finding, Level, grouped
 from quartet.graph import TemporalGraph
 from quartet.registry import MODELS
-from quartet.report.answer import METRICS, number, training_seconds, verdict
+from quartet.report.answer import METRICS, PROTOCOLS, number, training_seconds, verdict
 from quartet.runs import Evaluation, TrainedModel, paired
 from quartet.tasks import Split, Task
 from quartet.training import duration
@@ -46,7 +46,7 @@ def card_part(
             if checkpoint.model.is_refit
             else "kept as it was chosen",
         ),
-        ("Protocol", PROTOCOLS.get(recipe.protocol, recipe.protocol)),
+        ("Protocol", f"{recipe.protocol}: {PROTOCOLS.get(recipe.protocol, '')}"),
         ("Past labels", "read where they are known by then" if recipe.past_labels else "not read"),
         ("Random seed", str(recipe.rng_seed)),
         ("Run", run.folder.name),
@@ -63,13 +63,6 @@ def card_part(
         "failures": failures(model, task),
         "metric": METRICS.get(metric, (metric, ""))[0],
     }
-
-
-PROTOCOLS = {
-    "rolling": "rolling: each prediction sees all rows up to its own time, as in use",
-    "frozen": "frozen: the database ends where test begins, as in published figures",
-    "clamped": "clamped: the database ends where test begins, and all are asked as of then",
-}
 
 
 def limits(model: TrainedModel, evaluation: Evaluation, findings: Iterable[Finding]) -> list[str]:

@@ -21,8 +21,8 @@ from quartet.evaluation import higher_is_better, main_metric
 from quartet.findings import Finding
 from quartet.listener import Listener
 from quartet.machine import as_path, new_file
-from quartet.report.answer import cost, evaluation_part, headlines, number, question, verdict
-from quartet.report.card import PROTOCOLS, board_part, card_part
+from quartet.report.answer import cost, evaluation_parts, headlines, number, question, verdict
+from quartet.report.card import board_part, card_part
 from quartet.report.data import data_part
 from quartet.runs import Evaluation, Predictions, ProgressView, TrainedModel, kept_evaluations, leakcheck
 from quartet.tasks import Task, TaskRecord
@@ -104,10 +104,9 @@ def gather(
         "entity": record.entity_table,
         "written": date.today().isoformat(),
         "model": model.recipe.model.architecture,
-        "protocols": PROTOCOLS,
         "lines": headlines(shown[0]),
         "verdict": verdict(shown[0]),
-        "evaluations": [evaluation_part(each, record.classes) for each in shown],
+        "evaluations": evaluation_parts(shown, record.classes),
         "cost": cost(model, len(predictions), seconds),
         "board": board_part(models, then, evaluations) if len(models) > 1 else None,
         "data": data_part(then, findings, leaks),
@@ -143,7 +142,7 @@ def who_part(predictions: Predictions) -> dict[str, Any]:
     names = [name for name in table.column_names if name != "time"]
     rows = [{"cells": [row[name] for name in names], "reasons": []} for row in table.to_pylist()]
     return {
-        "columns": [(name, name in numeric, _HEADS.get(name, name)) for name in names],
+        "columns": [(name, name in numeric, _HEADS.get(name, name.removeprefix("score_"))) for name in names],
         "rows": rows,
         "is_ranked": "score" in names,
         "has_reasons": any(row["reasons"] for row in rows),

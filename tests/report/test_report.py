@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 
 from quartet.errors import UsageError
 from quartet.evaluation import difference
-from quartet.report.answer import best_rule, headlines, number, verdict
+from quartet.report.answer import best_rule, evaluation_parts, headlines, number, verdict
 from quartet.runs import Ensemble, Evaluation, TrainedModel, kept_evaluations, load
 from tests.report.small import NAMES, Node, read_page, rows_of, shop_model, shop_task
 from tests.trained import KINDS, TREES, Heard, run
@@ -39,7 +40,7 @@ def report(model: TrainedModel, folder: Path, **options: Any) -> Node:
 def told(measure: dict[str, Any]) -> str:
     if measure["value"] is None:
         return f"n/a ({measure['undefined']})"
-    interval = "" if measure["low"] is None else f" {number(measure['low'])} – {number(measure['high'])}"
+    interval = "" if measure["low"] is None else f" {number(measure['low'])} to {number(measure['high'])}"
     return number(measure["value"]) + interval
 
 
@@ -48,7 +49,7 @@ def test_figures_are_those_of_the_json(model: TrainedModel, folder: Path) -> Non
     kept = sorted(model.folder.glob("evaluation-test-*.json"), key=lambda path: "frozen" not in path.name)
     assert len(kept) == 2  # both protocols
     tables = page.all("table", class_="measures")
-    assert len(tables) == len(kept)
+    assert len(tables) == len(kept)  # as they differ
     for table, path in zip(tables, kept, strict=True):
         values = json.loads(path.read_text())
         assert f"{values['num_rows']:,} rows" in table.all("caption")[0].text
@@ -84,6 +85,14 @@ def test_predictions_are_those_of_the_model(model: TrainedModel, folder: Path) -
     assert {name for name in NAMES if name in scores["name"].to_pylist()}
 
 
+def test_equal_figures_are_told_once(model: TrainedModel) -> None:
+    evaluation = model.evaluate(listener=Heard())
+    same = replace(evaluation, protocol="clamped")
+    other = replace(evaluation, protocol="rolling", rows=evaluation.rows[:1])
+    parts = evaluation_parts([evaluation, same, other], model.record.classes)
+    assert [part["protocols"] for part in parts] == [["frozen", "clamped"], ["rolling"]]
+
+
 def test_it_opens_no_vault_by_itself(tmp_path: Path) -> None:
     model, task = shop_model(tmp_path), shop_task(tmp_path)
     page = report(model, tmp_path, task=task)
@@ -112,13 +121,13 @@ def test_runs_are_compared_on_the_same_rows(tmp_path: Path) -> None:
     seeds = task.seeds("val")
     scores = [one.run.kept_scores("val", task) for one in (other, best)]
     gap = difference(task.spec.type, np.asarray(seeds.target), *scores, seeds.node)
-    assert lines[1][4].text == f"{number(gap.value)} {number(gap.low)} – {number(gap.high)}"
+    assert lines[1][4].text == f"{number(gap.value)} {number(gap.low)} to {number(gap.high)}"
     page = report(Ensemble(*models), tmp_path, task=task, evaluate=True)
     lines = rows_of(page.all("section", id="board")[0].all("table")[0])
     assert task.vault.openings[-1] == f"compare {best.folder.name}, {other.folder.name}"
     for line, one in zip(lines, (best, other), strict=True):
         measure = kept_evaluations(one.run)[0].rows[0].measures["roc_auc"]
-        assert line[3].text == f"{number(measure.value)} {number(measure.low)} – {number(measure.high)}"
+        assert line[3].text == f"{number(measure.value)} {number(measure.low)} to {number(measure.high)}"
 
 
 def test_the_verb_writes_it(tmp_path: Path) -> None:

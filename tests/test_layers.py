@@ -17,9 +17,14 @@ ROOMS = [
     "features", "graph", "contexts", "drawing", "evaluation", "tokens", "training", "models", "runs", "explain",
     "report", "paper", "demo", "cli", "__main__",
 ]  # fmt: skip
-# By name, at the moment of use: a person's way up from a database to its tasks and from a model to its report, and the
-# demo that is a source.
-UPWARD = {("database", "quartet.tasks"), ("database", "quartet.demo"), ("runs", "quartet.report")}
+# By name, at the moment of use: a person's way up from a database to its tasks, and from a model to its reasons and its
+# report; and the demo that is a source.
+UPWARD = {
+    ("database", "quartet.tasks"),
+    ("database", "quartet.demo"),
+    ("runs", "quartet.explain"),
+    ("runs", "quartet.report"),
+}
 SENTINELS = {"NEVER", "STATIC", "None"}
 # Where the times of rows are compared with something other than a sentinel, and why that is no leak.
 NOT_CAUSAL = {

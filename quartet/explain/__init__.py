@@ -13,6 +13,7 @@ from quartet.explain.result import (
     Use,
     explanation_writer,
 )
+from quartet.explain.why import explain
 
 __all__ = [
     "Change",
@@ -25,5 +26,6 @@ __all__ = [
     "LookAlike",
     "RowEffect",
     "Use",
+    "explain",
     "explanation_writer",
 ]

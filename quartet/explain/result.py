@@ -44,6 +44,8 @@ class ColumnEffect:
 
     @property
     def sentence(self) -> str:
+        if not self.value:
+            return self.words
         usual = f", usually {self.usual}" if self.usual and self.usual != self.value else ""
         return f"{self.words}: {self.value}{usual}"
 

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from quartet.config import ModelConfig
-from quartet.models.layers.attention import CrossAttention
+from quartet.models.layers.attention import CrossAttention, split_heads
 from quartet.models.local import LocalModule
 from quartet.tokens import SeedGroup, TokenBatch
 from quartet.training import ModelSchema
@@ -86,6 +86,13 @@ class Codebook(nn.Module):
 
     def forward(self, query: Tensor) -> Tensor:
         return self.attention(self.query(query)[None], self.archetypes[None])[0]  # (B, D)
+
+    def membership(self, query: Tensor) -> Tensor:
+        """Returns how much attention each seed pays to each archetype, the mean of all heads: (B, A)."""
+        heads, asked = self.attention.heads, self.attention.query(self.query(query)[None])
+        asked, key = (split_heads(x, heads) for x in (asked, self.attention.key(self.archetypes[None])))
+        logits = asked @ key.transpose(-1, -2) * key.shape[-1] ** -0.5  # (1, H, B, A)
+        return logits.softmax(-1).mean(1)[0]
 
 
 class FeatureBranch(Branch):

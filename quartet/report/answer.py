@@ -117,12 +117,14 @@ def headlines(evaluation: Evaluation) -> list[Line]:
         words = "is how far predictions are off on average"
         words += f"; the best rule {number(beside)}" if beside is not None else ""
         lines += [Line(number(own.value), words)]
-        told = {
+        shares = {
             50: "half of the predictions are off by less than this",
             90: "nine in ten are off by less than this",
         }
         lines += [
-            Line(number(miss.error), told[miss.percent]) for miss in evaluation.misses if miss.percent in told
+            Line(number(miss.error), shares[miss.percent])
+            for miss in evaluation.misses
+            if miss.percent in shares
         ]
     if metric == "accuracy" and own.value is not None:
         words = "were of the class that was predicted"

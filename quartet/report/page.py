@@ -18,18 +18,29 @@ from markupsafe import Markup
 from quartet.drawing import svg
 from quartet.errors import UsageError, printable
 from quartet.evaluation import higher_is_better, main_metric
+from quartet.explain import Explanation, explain
 from quartet.findings import Finding
 from quartet.listener import Listener
 from quartet.machine import as_path, new_file
 from quartet.report.answer import cost, evaluation_parts, headlines, number, question, verdict
 from quartet.report.card import board_part, card_part
 from quartet.report.data import data_part
-from quartet.runs import Evaluation, Predictions, ProgressView, TrainedModel, kept_evaluations, leakcheck
+from quartet.report.why import reasons, why_part
+from quartet.runs import (
+    Evaluation,
+    LiveModel,
+    Predictions,
+    ProgressView,
+    TrainedModel,
+    kept_evaluations,
+    leakcheck,
+)
 from quartet.tasks import Task, TaskRecord
 from quartet.training import duration
 
 MOST_BYTES = 500_000
 _MOST_ROWS = 1000
+_EXPLAINED = 10
 _LEAK_TIMES, _LEAK_SEEDS = 1, 20
 _DOUBTS = ("D04", "T20")  # findings on the predictions themselves: drift, and times far from training
 # The colours of pictures, by the names that the page's two themes give them.
@@ -90,6 +101,7 @@ def gather(
     live = model.on(now.full_database, labels=now.labels, device=device, listener=listener)
     predictions = live.predict(at=at)
     seconds = time.perf_counter() - begin
+    told, closely = explanations(live, predictions, at, listener)
     heard = list(dict.fromkeys(listener.heard))
     doubts = [finding for finding in heard if finding.code in _DOUBTS]
     findings += [finding for finding in heard if finding.code not in _DOUBTS]
@@ -110,8 +122,8 @@ def gather(
         "cost": cost(model, len(predictions), seconds),
         "board": board_part(models, then, evaluations) if len(models) > 1 else None,
         "data": data_part(then, findings, leaks),
-        "why": None,
-        "who": who_part(predictions),
+        "why": why_part(None, closely) if closely else None,
+        "who": who_part(predictions, told),
         "card": card_part(model, then, shown[0], doubts),
     }
 
@@ -135,12 +147,31 @@ def _evaluations(
     return on_test or on_val[:1]
 
 
-def who_part(predictions: Predictions) -> dict[str, Any]:
+def explanations(
+    live: LiveModel, predictions: Predictions, at: Any, listener: Listener
+) -> tuple[list[Explanation], list[Explanation]]:
+    """Returns why the rows of the table have their scores, in their order, and closely why the highest have theirs.
+
+    Entities without a key cannot be asked about by name: they have no reasons here.
+    """
+    table = predictions.top(_MOST_ROWS).table
+    if not len(table) or len(live.database[live.members[0].task.entity_table].primary_key) != 1:
+        return [], []
+    keys = table[0].to_pylist()
+    every = list(explain(live, keys, at, rows=False, lookalikes=0, listener=listener))
+    order = sorted(range(len(keys)), key=lambda place: -every[place].score)
+    closely = explain(live, [keys[place] for place in order[:_EXPLAINED]], at, listener=listener)
+    return every, list(closely)
+
+
+def who_part(predictions: Predictions, told: Sequence[Explanation]) -> dict[str, Any]:
     """Returns the table of predictions: the highest first, of several classes in the order of keys."""
     table = predictions.top(_MOST_ROWS).table
     numeric = {n for n in table.column_names if pa.types.is_floating(table.schema.field(n).type)}
     names = [name for name in table.column_names if name != "time"]
     rows = [{"cells": [row[name] for name in names], "reasons": []} for row in table.to_pylist()]
+    for row, each in zip(rows, told, strict=bool(told)):
+        row["reasons"] = reasons(each)
     return {
         "columns": [(name, name in numeric, _HEADS.get(name, name.removeprefix("score_"))) for name in names],
         "rows": rows,

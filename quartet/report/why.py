@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from markupsafe import Markup
@@ -22,18 +23,22 @@ _KINDS = (
 )
 
 
-def why_part(view: GlobalView, explanations: Sequence[Explanation]) -> dict[str, Any]:
+def why_part(view: GlobalView | None, explanations: Sequence[Explanation]) -> dict[str, Any]:
     """Returns the section on why: pictures of what is used, then each explanation."""
-    pictures = [(title, _uses(getattr(view, kind), title)) for kind, title in _KINDS if getattr(view, kind)]
+    used = () if view is None else ((title, getattr(view, kind)) for kind, title in _KINDS)
+    curves = () if view is None else view.curves[:_MOST_CURVES]
     return {
-        "num_seeds": view.num_seeds,
-        "base": view.base,
-        "pictures": pictures,
-        "curves": [
-            Markup(steps_svg(curve.labels, curve.scores, curve.words)) for curve in view.curves[:_MOST_CURVES]
-        ],
+        "num_seeds": view.num_seeds if view else 0,
+        "base": view.base if view else 0.0,
+        "pictures": [(title, _uses(uses, title)) for title, uses in used if uses],
+        "curves": [Markup(steps_svg(curve.labels, curve.scores, curve.words)) for curve in curves],
         "entities": [_entity(each) for each in explanations],
     }
+
+
+def reasons(one: Explanation) -> list[str]:
+    """Returns the three strongest reasons that have a name; what many others did together is none."""
+    return replace(one, columns=tuple(each for each in one.columns if each.name)).reasons()
 
 
 def _uses(uses: Sequence[Use], title: str) -> Markup:
@@ -53,7 +58,7 @@ def _entity(one: Explanation) -> dict[str, Any]:
         "score": one.score,
         "base": one.base,
         "predicted": one.predicted,
-        "reasons": one.reasons(),
+        "reasons": reasons(one),
         "picture": Markup(bars_svg(parts, title)),
         "columns": strongest,
         "rows": rows,

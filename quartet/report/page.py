@@ -25,7 +25,7 @@ from quartet.machine import as_path, new_file
 from quartet.report.answer import cost, evaluation_parts, headlines, number, question, verdict
 from quartet.report.card import board_part, card_part
 from quartet.report.data import data_part
-from quartet.report.why import reasons, why_part
+from quartet.report.why import reasons, signed, why_part
 from quartet.runs import (
     Evaluation,
     LiveModel,
@@ -239,7 +239,7 @@ def render(context: dict[str, Any]) -> str:
         lstrip_blocks=True,
         finalize=_inert,
     )
-    environment.filters |= {"number": number, "duration": duration}
+    environment.filters |= {"number": number, "duration": duration, "signed": signed}
     template = environment.from_string((here / "page.html.jinja").read_text(encoding="utf-8"))
     return template.render(**context, style=Markup(style), script=Markup(script), digest=digest)
 

@@ -13,6 +13,7 @@ from quartet.explain import Explanation, GlobalView, Use
 from quartet.report.answer import number
 from quartet.times import show_instant
 
+_TINY = 5e-4  # of an effect: written with three decimals it is 0
 _MOST_BARS, _MOST_CURVES, _MOST_LINES = 8, 4, 5
 _KINDS = (
     ("parts", "Parts of the model"),
@@ -41,17 +42,21 @@ def reasons(one: Explanation) -> list[str]:
     return replace(one, columns=tuple(each for each in one.columns if each.name)).reasons()
 
 
+def signed(effect: float) -> str:
+    return f"{effect:+.3f}".replace("-", "−")
+
+
 def _uses(uses: Sequence[Use], title: str) -> Markup:
     return Markup(
-        bars_svg([(use.words, use.effect, f"{use.effect:.4f}") for use in uses[:_MOST_BARS]], title)
+        bars_svg([(use.words, use.effect, f"{use.effect:.3f}") for use in uses[:_MOST_BARS]], title)
     )
 
 
 def _entity(one: Explanation) -> dict[str, Any]:
     name = one.name or one.key
-    parts = [(part.words, part.effect, f"{part.effect:+.4f}") for part in one.parts]
+    parts = [(p.words, p.effect, signed(p.effect)) for p in one.parts if abs(p.effect) >= _TINY]
     title = f"{name}: from {number(one.base)}, which is usual, to {number(one.score)}"
-    strongest = sorted(one.columns, key=lambda each: -abs(each.effect))[:_MOST_LINES]
+    strongest = sorted(one.columns, key=lambda each: (not each.name, -abs(each.effect)))[:_MOST_LINES]
     rows = sorted(one.rows, key=lambda each: -abs(each.effect))[:_MOST_LINES]
     return {
         "name": name,

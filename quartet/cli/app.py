@@ -15,6 +15,7 @@ from quartet.cli import (
     ask,
     convert,
     evaluate,
+    explain,
     inspect,
     leakcheck,
     predict,
@@ -42,7 +43,7 @@ app = typer.Typer(
     ),
 )
 _VERBS = (
-    inspect, ask, query, task, leakcheck, train, evaluate, predict, sample, convert, recipe, tune, submit,
+    inspect, ask, query, task, leakcheck, train, evaluate, predict, explain, sample, convert, recipe, tune, submit,
 )  # fmt: skip
 for _verb in _VERBS:
     app.command()(getattr(_verb, _verb.__name__.rpartition(".")[2]))

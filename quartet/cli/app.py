@@ -15,6 +15,7 @@ from quartet.cli import (
     ask,
     convert,
     evaluate,
+    explain,
     inspect,
     leakcheck,
     predict,
@@ -43,7 +44,7 @@ app = typer.Typer(
     ),
 )
 _VERBS = (
-    inspect, ask, query, task, leakcheck, train, evaluate, predict, report, sample, convert, recipe, tune, submit,
+    inspect, ask, query, task, leakcheck, train, evaluate, predict, explain, report, sample, convert, recipe, tune, submit,
 )  # fmt: skip
 for _verb in _VERBS:
     app.command()(getattr(_verb, _verb.__name__.rpartition(".")[2]))

@@ -13,6 +13,7 @@ from quartet.explain.result import (
     Use,
     explanation_writer,
 )
+from quartet.explain.uses import global_view
 from quartet.explain.why import explain
 
 __all__ = [
@@ -28,4 +29,5 @@ __all__ = [
     "Use",
     "explain",
     "explanation_writer",
+    "global_view",
 ]

@@ -6,8 +6,9 @@ Trees and towers give logits of columns. A network gives views, which are joined
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -93,6 +94,7 @@ class Reader:
     def __init__(self, live: LiveModel) -> None:
         self.live = live
         self.pieces: list[Piece] = []
+        self._last: dict[tuple[Any, ...], Any] = {}
         for number, member in enumerate(live.members):
             model: Any = member.model
             inside = zip(model.members, model.weights, strict=True) if model.members else ()
@@ -134,12 +136,15 @@ class Reader:
             matrix = np.empty((len(gone), 0), np.float32)
             if names:
                 known = {name: place for place, name in enumerate(view.columns.names)}
-                whole = columns_without(view.columns, view.database, node, time, gone, frozenset(names))
+                wanted = frozenset(names)
+                made = partial(view.columns.matrix, seeds, wanted)
+                before = self._kept(("columns", number, row, time), made)
+                whole = columns_without(view.columns, view.database, node, time, gone, wanted, before)
                 matrix = whole[:, [known[name] for name in names]]
             columns.append(matrix)
             own: list[TokenBatch] = []
             if any(piece.is_network for piece in self._of(number)):
-                (context,) = view.contexts(seeds)
+                context = self._kept(("context", number, row, time), partial(_context, view, seeds))
                 for first in range(0, len(gone), _BATCH):
                     some = gone[first : first + _BATCH]
                     copies = select(context, np.zeros(len(some), np.int64))
@@ -149,6 +154,13 @@ class Reader:
                     own.append(occluded_batch(view.tokenizer(copies), context, some))
             batches.append(own)
         return self._reading(columns, batches)
+
+    def _kept(self, key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
+        """Returns what was made of the seed before, or makes it; that of other seeds is forgotten."""
+        if key not in self._last:
+            self._last = {known: made for known, made in self._last.items() if known[2:] == key[2:]}
+            self._last[key] = make()
+        return self._last[key]
 
     def _nodes_in(self, view: View, nodes: Ints) -> Ints:
         """Returns the nodes of another view that are the same rows as some of the first, where it has them."""
@@ -198,6 +210,20 @@ class Reader:
                 archetypes[-1] = torch.cat(seen).numpy()
         return Reading(tuple(parts), tuple(columns), tuple(archetypes))
 
+    def with_columns(self, reading: Reading, columns: tuple[NDArray[np.float32], ...]) -> Reading:
+        """Returns what would have been read with other columns, all else as it is."""
+        parts = []
+        for piece, own in zip(self.pieces, reading.parts, strict=True):
+            matrix = self.columns_of(piece, columns[piece.member])
+            if not piece.is_network:
+                own = {name: torch.from_numpy(piece.model.raw(matrix)) for name in own}
+            elif piece.columns:
+                with torch.inference_mode():
+                    cells = torch.from_numpy(matrix).to(own["columns"].device)
+                    own = own | {"columns": piece.model.readout.mixed(cells)}
+            parts.append(own)
+        return replace(reading, parts=tuple(parts), columns=columns)
+
     def columns_of(self, piece: Piece, matrix: NDArray[np.float32]) -> NDArray[np.float32]:
         """Returns the columns that a piece reads, of those of its member."""
         place = {name: number for number, name in enumerate(self.names[piece.member])}
@@ -224,3 +250,8 @@ class Reader:
         """Returns the (S,) scores of what was read, of one class each."""
         scores = self.scores(self.logits(reading.parts))
         return np.asarray(scores[np.arange(len(scores)), chosen])
+
+
+def _context(view: View, seeds: Seeds) -> Context:
+    (context,) = view.contexts(seeds)
+    return context

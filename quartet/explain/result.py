@@ -14,11 +14,13 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from rich.console import RenderableType
 
 from quartet.drawing import rendered
 from quartet.errors import UsageError
 from quartet.explain.show import explanation_view, global_view_text
 from quartet.machine import as_path, new_file
+from quartet.tasks import KNOWN_LABELS
 from quartet.times import show_instant, to_arrow
 
 
@@ -33,7 +35,11 @@ class Effect:
 
 @dataclass(frozen=True)
 class ColumnEffect:
-    """A cell or an aggregate; those of all columns add up to the effects of the parts that read columns."""
+    """A cell or an aggregate; those of all columns add up to the effects of the parts that read columns.
+
+    Where several tell of one cell or link, this is the strongest, with the effect of all of them. The last one has no
+    name: it stands for all that are not listed.
+    """
 
     name: str  # as the model knows it
     words: str  # "orders in the last 90 days"
@@ -41,6 +47,9 @@ class ColumnEffect:
     usual: str  # the median among known cases
     effect: float
     table: str  # what it tells of; empty for the calendar
+    count: int = (
+        1  # columns that tell of the same cell or link in other ways, this one and those, add up to `effect`
+    )
 
     @property
     def sentence(self) -> str:
@@ -48,6 +57,10 @@ class ColumnEffect:
             return self.words
         usual = f", usually {self.usual}" if self.usual and self.usual != self.value else ""
         return f"{self.words}: {self.value}{usual}"
+
+
+def _plain(table: str) -> str:
+    return "known labels" if table == KNOWN_LABELS else table
 
 
 @dataclass(frozen=True)
@@ -69,8 +82,12 @@ class RowEffect:
     def words(self) -> str:
         if self.count > 1:
             shared = ", ".join(f"{name} {value}" for name, value in self.cells[:2])
-            return f"{self.count:,} {self.table} {self.span}".rstrip() + (f" ({shared})" if shared else "")
+            return f"{self.count:,} {_plain(self.table)} {self.span}".rstrip() + (
+                f" ({shared})" if shared else ""
+            )
         when = f" of {show_instant(self.time)}" if self.time is not None else ""
+        if self.table == KNOWN_LABELS:
+            return f"its label known{when.replace(' of ', ' at ')}"
         return f"{self.table} {self.name or self.key}{when}"
 
 
@@ -122,7 +139,7 @@ class Explanation:
         side = 1 if self.score >= self.base else -1
         told: Sequence[ColumnEffect | RowEffect | Effect]
         for told in (self.columns, self.rows, self.parts):
-            moved = [each for each in told if each.effect]
+            moved = [each for each in told if each.effect and not _is_rest(each)]
             if moved:
                 moved.sort(key=lambda each: (side * each.effect < 0, -abs(each.effect)))
                 return [
@@ -143,10 +160,18 @@ class Explanation:
             place.pop("nodes", None)
         return values | {"reasons": self.reasons()}
 
+    def grid(self, most: int = 5) -> RenderableType:
+        """Returns the explanation for the terminal, so many lines of each kind."""
+        return explanation_view(self, most)
+
     def __str__(self) -> str:
-        return rendered(explanation_view(self))
+        return rendered(self.grid())
 
     __repr__ = __str__
+
+
+def _is_rest(effect: ColumnEffect | RowEffect | Effect) -> bool:
+    return isinstance(effect, ColumnEffect) and not effect.name
 
 
 @dataclass(frozen=True)
@@ -270,7 +295,11 @@ class GlobalView:
     def write(self, target: str | Path) -> None:
         explanation_writer(target)(self)
 
+    def grid(self, most: int = 8) -> RenderableType:
+        """Returns the view for the terminal, so many lines of each kind."""
+        return global_view_text(self, most)
+
     def __str__(self) -> str:
-        return rendered(global_view_text(self))
+        return rendered(self.grid())
 
     __repr__ = __str__

@@ -143,19 +143,8 @@ class Occlusion:
 
     def effects(self) -> tuple[list[RowEffect], list[RowEffect]]:
         """Returns the effects of single rows and of groups, each with its nodes, before they are put into words."""
-        near = self.nearby()
-        singles = list(near.path.items())[:_MOST_ROWS]
-        groups: dict[tuple[str, str], list[Ints]] = {}
-        for label, nodes in near.whole.items():
-            self._add_spans(groups, label, nodes)
-        further: dict[str, list[int]] = {}
-        for other, label in near.path.items():
-            if label not in near.whole:
-                further.setdefault(label, []).append(other)
-        for label, some in further.items():
-            self._add_spans(groups, label, np.array(some, np.int64))
-        several = [(key, np.concatenate(parts)) for key, parts in groups.items()]
-        several = [(key, nodes) for key, nodes in several if len(nodes) > 1]
+        singles, groups = self.plain_groups()
+        several = [((path, span), nodes) for path, span, _, nodes in groups if len(nodes) > 1]
         variants = [np.array([other], np.int64) for other, _ in singles] + [nodes for _, nodes in several]
         moved = self.score - self.scores(variants)
         alone = [
@@ -168,8 +157,29 @@ class Occlusion:
         ]
         return alone, together
 
+    def plain_groups(self) -> tuple[list[tuple[int, str]], list[tuple[str, str, str, Ints]]]:
+        """Returns rows to try alone with their paths, and all rows by path and span: (path, span, table, nodes)."""
+        near = self.nearby()
+        groups: dict[tuple[str, str], list[Ints]] = {}
+        for label, nodes in near.whole.items():
+            self._add_spans(groups, label, nodes)
+        further: dict[str, list[int]] = {}
+        for other, label in near.path.items():
+            if label not in near.whole:
+                further.setdefault(label, []).append(other)
+        for label, some in further.items():
+            self._add_spans(groups, label, np.array(some, np.int64))
+        graph, told = self.view.graph, []
+        for (label, span), parts in groups.items():
+            nodes = np.concatenate(parts)
+            table = graph.types(nodes)
+            told += [
+                (label, span, graph.names[kind], nodes[table == kind]) for kind in np.unique(table).tolist()
+            ]
+        return list(near.path.items())[:_MOST_ROWS], told
+
     def _add_spans(self, groups: dict[tuple[str, str], list[Ints]], label: str, nodes: Ints) -> None:
-        known = self.view.graph.node_time[nodes]
+        known = self._times(nodes)
         unit = self.view.spec.horizon or 30 * DAY
         is_static = known == STATIC
         age = np.where(is_static, -1.0, (self.time - np.where(is_static, self.time, known)) / unit)
@@ -182,9 +192,13 @@ class Occlusion:
             if len(some):
                 groups.setdefault((label, span), []).append(some)
 
+    def _times(self, nodes: Ints) -> Ints:
+        graph = self.view.graph
+        return np.asarray(graph.times[graph.node_rank[nodes]])
+
     def _plain(self, path: str, span: str, nodes: Ints, effect: float) -> RowEffect:
         graph = self.view.graph
-        times = graph.node_time[nodes]
+        times = self._times(nodes)
         time = None if (times == STATIC).all() else int(times.max())
         table = graph.names[int(graph.types(nodes[:1])[0])]
         return RowEffect(
@@ -245,10 +259,12 @@ class Occlusion:
         if not len(crossed):
             return ()
         kept = useful[: int(crossed[0]) + 1]
-        for effect in list(reversed(kept)) if len(kept) > 1 else []:
-            fewer = [each for each in kept if each is not effect]
-            if fewer and side * (self.scores([_joined(fewer)])[0] - threshold) < 0:
-                kept = fewer
+        while len(kept) > 1:
+            fewer = [[each for each in kept if each is not effect] for effect in kept]
+            still = np.flatnonzero(side * (self.scores([_joined(some) for some in fewer]) - threshold) < 0)
+            if not len(still):
+                break
+            kept = fewer[int(still[-1])]
         score = float(self.scores([_joined(kept)])[0])
         rows = tuple(self.told(effect) for effect in kept)
         shown_score = f"{score:.4g}" if isinstance(output, RegressionOutput) else f"{score:.1%}"

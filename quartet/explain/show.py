@@ -32,7 +32,11 @@ def explanation_view(told: Explanation, most: int = _MOST) -> RenderableType:
     lines.append(
         _effects("what moved it", [(p.words, p.effect) for p in told.parts], most + 2, told.is_chance)
     )
-    columns = [(c.sentence, c.effect) for c in told.columns]
+    columns = [
+        (c.sentence + (f" (and {c.count - 1} more about it)" if c.name and c.count > 1 else ""), c.effect)
+        for c in told.columns
+        if c.name
+    ]
     rows = [(f"{r.words}{', ' + r.path if r.path else ''}", r.effect) for r in told.rows]
     for title, effects in (("cells and aggregates", columns), ("rows, had they not been there", rows)):
         if effects:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -22,7 +23,7 @@ _KEPT = 4  # times whose known cases are kept
 _AT_ONCE = 512
 
 
-class _Explainer:
+class Explainer:
     """A bound model, and the known cases at the times it was asked about."""
 
     def __init__(self, live: LiveModel) -> None:
@@ -41,12 +42,12 @@ class _Explainer:
         return self.cases[time]
 
 
-_explainers: WeakKeyDictionary[LiveModel, _Explainer] = WeakKeyDictionary()
+_explainers: WeakKeyDictionary[LiveModel, Explainer] = WeakKeyDictionary()
 
 
-def _explainer(live: LiveModel) -> _Explainer:
+def explainer_of(live: LiveModel) -> Explainer:
     if live not in _explainers:
-        _explainers[live] = _Explainer(live)
+        _explainers[live] = Explainer(live)
     return _explainers[live]
 
 
@@ -80,7 +81,7 @@ def explain(
 def _explained(
     live: LiveModel, rows: Ints, time: int, with_rows: bool, lookalikes: int, listener: Listener
 ) -> list[Explanation]:
-    explainer = _explainer(live)
+    explainer = explainer_of(live)
     cases, reader = explainer.at(time), explainer.reader
     times = np.full(len(rows), time)
     reading = reader.read(rows, times)
@@ -123,7 +124,7 @@ def _explained(
 
 
 def _columns(
-    explainer: _Explainer, cases: Cases, reading: Reading, chosen: Ints, parts: dict[str, Floats]
+    explainer: Explainer, cases: Cases, reading: Reading, chosen: Ints, parts: dict[str, Floats]
 ) -> list[tuple[ColumnEffect, ...]]:
     """Returns the columns of each seed that moved its score most; what all others did together is the last."""
     reader = explainer.reader
@@ -135,24 +136,24 @@ def _columns(
     for member, own in enumerate(reader.names):
         usual |= cases.usual(member)
         values |= dict(zip(own, reading.columns[member].astype(np.float64).T, strict=True))
+    about = [explainer.words[name].about for name in names]
     told = []
-    for place in range(len(reading)):
-        order = np.argsort(-np.abs(effects[place]), kind="stable")
-        shown = [
-            _told(
-                names[at],
-                explainer.words[names[at]],
-                values[names[at]][place],
-                usual[names[at]],
-                effects[place, at],
-            )
-            for at in order[:_MOST_COLUMNS]
-            if effects[place, at]
-        ]
-        rest = float(effects[place].sum() - sum(column.effect for column in shown))
-        num_others = int((effects[place] != 0).sum()) - len(shown)
-        if num_others > 0:
-            shown.append(ColumnEffect("", f"{num_others:,} other cells and aggregates", "", "", rest, ""))
+    for place, own in enumerate(effects):
+        kinds: dict[tuple[str, str], list[int]] = {}
+        for at in np.argsort(-np.abs(own), kind="stable").tolist():
+            if own[at]:
+                kinds.setdefault(about[at], []).append(at)
+        shown = []
+        for kind in sorted(kinds.values(), key=lambda kind: -abs(own[kind].sum()))[:_MOST_COLUMNS]:
+            total = float(own[kind].sum())
+            name = names[kind[int(np.argmax(own[kind] * total))]]  # the strongest of the sign of all
+            one = _told(name, explainer.words[name], values[name][place], usual[name], total)
+            shown.append(replace(one, count=len(kind)))
+        num_others = sum(map(len, kinds.values())) - sum(one.count for one in shown)
+        if num_others:
+            rest = float(own.sum() - sum(one.effect for one in shown))
+            words = f"{num_others:,} other cells and aggregates"
+            shown.append(ColumnEffect("", words, "", "", rest, "", num_others))
         told.append(tuple(shown))
     return told
 

@@ -52,10 +52,15 @@ def columns_without(
     time: int,
     gone: Sequence[Ints],
     wanted: AbstractSet[str] | None = None,
+    before: Matrix | None = None,
 ) -> Matrix:
-    """Returns the (variants, names) columns of a seed without the nodes of each variant; the seed's own row stays."""
-    seed = Seeds(np.array([node]), np.array([time]), None)
-    out = np.repeat(columns.matrix(seed, wanted), len(gone), 0)
+    """Returns the (variants, names) columns of a seed without the nodes of each variant; the seed's own row stays.
+
+    `before` are the columns with all rows, where they have been made already.
+    """
+    if before is None:
+        before = columns.matrix(Seeds(np.array([node]), np.array([time]), None), wanted)
+    out = np.repeat(before, len(gone), 0)
     lost, place, row = _Gone(database, gone), 0, np.array([node - columns.first_node])
     for block in columns.blocks:
         target = out[:, place : place + len(block.names)]

@@ -35,8 +35,14 @@ class ColumnWords:
     span: str = ""
     scale: float = 1.0
     shift: float = 0.0
+    cell: str = ""  # the cell that is summed up
     is_share: bool = False
     names: tuple[str, ...] = ()
+
+    @property
+    def about(self) -> tuple[str, str]:
+        """Returns what columns that tell of the same have in common."""
+        return (self.link, self.cell) if self.link else (self.words, "")
 
     def show(self, value: float) -> str:
         """Returns a value as people read it; "none" where there is none."""
@@ -104,7 +110,7 @@ def column_words(columns: RelationalColumns) -> dict[str, ColumnWords]:
             else:
                 rates = [
                     ColumnWords(
-                        f"{subject} in the last {short}, as a part of those in the last {long}",
+                        f"{subject} in the last {_short(short)}, as a part of those in the last {long}",
                         block.path.table, "all rows", f"last {short}", is_share=True,
                     )
                     for short, long in pairwise(block.path.windows[1:])
@@ -135,17 +141,19 @@ def _own(block: OwnBlock) -> Iterator[ColumnWords]:
     for name, column in statistics.of("category").items():
         names = ("none", "a new value", *map(str, column.vocabulary))
         assert len(names) == FIRST_CODE + len(column.vocabulary)
-        yield replace(facts, words=name + of_parent, names=names)
+        yield replace(facts, words=name + of_parent, cell=name, names=names)
     for name in block.cells.numbers:
-        yield _in_units(replace(facts, words=name + of_parent), block.cells, name)
+        yield _in_units(replace(facts, words=name + of_parent, cell=name), block.cells, name)
     num_texts = len(block.cells.own) - len(statistics.of("category")) - len(block.cells.numbers)
     texts = [
         name.rpartition(" (text ")[0] for name in list(block.cells.own)[len(block.cells.own) - num_texts :]
     ]
-    yield from (replace(facts, words=f"wording of {name}{of_parent}") for name in texts)
-    yield from (replace(facts, words=f"days since {name}{of_parent}") for name in block.cells.dates)
+    yield from (replace(facts, words=f"wording of {name}{of_parent}", cell=name) for name in texts)
+    yield from (
+        replace(facts, words=f"days since {name}{of_parent}", cell=name) for name in block.cells.dates
+    )
     if block.way.links:
-        yield replace(facts, words=f"days since{of_parent or ' it'} became known")
+        yield replace(facts, words=f"days since{of_parent} became known", cell="age")
 
 
 def _in_units(words: ColumnWords, cells: TableCells, name: str, kind: int = 0) -> ColumnWords:
@@ -161,8 +169,8 @@ def _path(path: Path, summed: Summed, subject: str) -> Iterator[ColumnWords]:
     if path.is_count:
         yield replace(facts, words=f"{subject} so far")
         for window in path.windows:
-            yield replace(facts, words=f"{subject} in the last {window}", span=f"last {window}")
-        one = path.windows[0]
+            yield replace(facts, words=f"{subject} in the last {_short(window)}", span=f"last {window}")
+        one = _short(path.windows[0])
         yield replace(
             facts, words=f"{subject} in the last {one} less those in the {one} before", span=f"last {one}"
         )
@@ -172,7 +180,7 @@ def _path(path: Path, summed: Summed, subject: str) -> Iterator[ColumnWords]:
         for name in names:
             for what, (kind, _, _) in path.kinds(is_number).items():
                 span = next((f"last {w}" for w in path.windows if what.endswith(f"of {w}")), _EVER)
-                lately = f" in the last {span.removeprefix('last ')}" if span != _EVER else ""
+                lately = f" in the last {_short(span.removeprefix('last '))}" if span != _EVER else ""
                 of = f"of {subject}{lately}"
                 if what == "latest":
                     span, of = "latest", f"of the latest of {subject}"
@@ -181,18 +189,18 @@ def _path(path: Path, summed: Summed, subject: str) -> Iterator[ColumnWords]:
                     of = f"of the {span} {subject}"
                 elif kind == TREND:
                     span = f"last {path.windows[0]}"
-                    of = f"of {subject}, the last {path.windows[0]} against the {path.windows[0]} before"
+                    one = _short(path.windows[0])
+                    of = f"of {subject}, the last {one} against the {one} before"
+                about = replace(facts, span=span, cell=name)
                 if is_number:
                     how = {SUM: "sum of ", TREND: "change of the mean "}.get(
                         kind, "" if what == "latest" else "mean "
                     )
-                    yield _in_units(
-                        replace(facts, words=f"{how}{name} {of}", span=span), summed.table, name, kind
-                    )
+                    yield _in_units(replace(about, words=f"{how}{name} {of}"), summed.table, name, kind)
                 else:
                     how = "number" if kind == SUM else "share"
                     text = f"{how} {of} with {name}" if what != "latest" else f"{name} {of}"
-                    yield replace(facts, words=text, span=span, is_share=kind != SUM)
+                    yield replace(about, words=text, is_share=kind != SUM)
     assert len(path.windows) == len(WINDOWS)
 
 
@@ -206,3 +214,8 @@ def _lags(block: LagBlock) -> Iterator[ColumnWords]:
             is_number = what in block.cells.numbers
             words = replace(facts, words=f"its {way} label" if is_number else f"{what}, of its {way} label")
             yield _in_units(words, block.cells, what) if is_number else replace(words, names=("no", "yes"))
+
+
+def _short(window: str) -> str:
+    """Returns a window as it is said after "the last": day, 2 days."""
+    return window.removeprefix("1 ")

@@ -18,7 +18,7 @@ from markupsafe import Markup
 from quartet.drawing import svg
 from quartet.errors import UsageError, printable
 from quartet.evaluation import higher_is_better, main_metric
-from quartet.explain import Explanation, explain
+from quartet.explain import Explanation, explain, global_view
 from quartet.findings import Finding
 from quartet.listener import Listener
 from quartet.machine import as_path, new_file
@@ -102,6 +102,9 @@ def gather(
     predictions = live.predict(at=at)
     seconds = time.perf_counter() - begin
     told, closely = explanations(live, predictions, at, listener)
+    view = None
+    if now.labels is None or not model.recipe.past_labels:  # else past labels would have to be given again
+        view = global_view(TrainedModel(model.members, then), device=device, listener=listener)
     heard = list(dict.fromkeys(listener.heard))
     doubts = [finding for finding in heard if finding.code in _DOUBTS]
     findings += [finding for finding in heard if finding.code not in _DOUBTS]
@@ -122,7 +125,7 @@ def gather(
         "cost": cost(model, len(predictions), seconds),
         "board": board_part(models, then, evaluations) if len(models) > 1 else None,
         "data": data_part(then, findings, leaks),
-        "why": why_part(None, closely) if closely else None,
+        "why": why_part(view, closely) if closely else None,
         "who": who_part(predictions, told),
         "card": card_part(model, then, shown[0], doubts),
     }

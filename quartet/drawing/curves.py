@@ -75,10 +75,10 @@ def hits_svg(counts: Sequence[tuple[int, float]], title: str) -> str:
 
 
 def steps_svg(labels: Sequence[str], values: Sequence[float], title: str) -> str:
-    """Draws a value for each of some labels, in their order, at equal distances."""
+    """Draws a value for each of some labels, in their order, at equal distances; its title stands beside it."""
     points = [(float(place), value) for place, value in enumerate(values)]
     hints = [f"{label}: {value:.4g}" for label, value in zip(labels, values, strict=True)]
-    parts = _panel(0, title, "", points, points, hints=hints, x_ticks=labels)
+    parts = _panel(0, "", "", points, points, hints=hints, x_ticks=labels)
     return svg.page(_WIDTH, _HEIGHT, parts, title=title, about="; ".join(hints))
 
 

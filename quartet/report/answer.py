@@ -171,12 +171,12 @@ def _evaluation_part(
     pictures = []
     if evaluation.hits:
         counts = [(each.count, each.came_true) for each in evaluation.hits]
-        pictures.append(Markup(hits_svg(counts, "Found, % of all that came true")))
+        about = "Going down the list from the highest score: how much of what came true is found. Grey: by chance."
+        pictures.append((Markup(hits_svg(counts, "Found, % of all that came true")), about))
     if evaluation.bins:
-        is_chance = main_metric_of(evaluation) == "roc_auc"
-        pictures.append(
-            Markup(reliability_svg(evaluation.bins, "Came true" if is_chance else "Came, on average"))
-        )
+        title = "Came true" if evaluation.hits else "Came, on average"
+        about = "What was predicted, and what came. On the grey line predictions can be taken at their word."
+        pictures.append((Markup(reliability_svg(evaluation.bins, title)), about))
     return {
         "split": _SPLITS[evaluation.split],
         "protocols": list(protocols),
@@ -199,10 +199,6 @@ def _evaluation_part(
         "confusion": evaluation.confusion,
         "classes": [str(name) for name in classes or ()],
     }
-
-
-def main_metric_of(evaluation: Evaluation) -> str:
-    return next(iter(evaluation.rows[0].measures))
 
 
 def cost(model: TrainedModel, num_scored: int, seconds: float) -> list[tuple[str, str]]:

@@ -32,7 +32,7 @@ def why_part(view: GlobalView | None, explanations: Sequence[Explanation]) -> di
         "num_seeds": view.num_seeds if view else 0,
         "base": view.base if view else 0.0,
         "pictures": [(title, _uses(uses, title)) for title, uses in used if uses],
-        "curves": [Markup(steps_svg(curve.labels, curve.scores, curve.words)) for curve in curves],
+        "curves": [(each.words, Markup(steps_svg(each.labels, each.scores, each.words))) for each in curves],
         "entities": [_entity(each) for each in explanations],
     }
 
@@ -47,6 +47,7 @@ def signed(effect: float) -> str:
 
 
 def _uses(uses: Sequence[Use], title: str) -> Markup:
+    uses = [use for use in uses if use.effect >= _TINY] or uses[:1]
     return Markup(
         bars_svg([(use.words, use.effect, f"{use.effect:.3f}") for use in uses[:_MOST_BARS]], title)
     )

@@ -57,7 +57,7 @@ def with_text(value: Any, text: str) -> Any:
     return value
 
 
-@examples(60)
+@examples(20)
 @given(text=TEXT)
 def test_any_text_is_inert(context: Context, text: str) -> None:
     """Whatever stands in cells and names, the page has the same elements with the same attributes."""

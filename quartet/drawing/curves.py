@@ -94,7 +94,7 @@ def _panel(
 ) -> list[str]:
     """Returns a frame with a line; the points tell their `hints` when they are pointed at, and may have a name each."""
     left, right = _WIDTH * number + _MARGIN, _WIDTH * (number + 1) - 16
-    top, bottom = 34, _HEIGHT - 34
+    top, bottom = 34 if title else 12, _HEIGHT - 34
     x_low, x_high = svg.ends([x for x, _ in (*points, *guide)])
     y_low, y_high = svg.ends([y for _, y in (*points, *guide)])
 

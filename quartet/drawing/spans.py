@@ -14,7 +14,7 @@ _WIDTH, _LABEL, _MARGIN = 720, 150, 16
 _LANE, _SPAN, _BAR = 34, 24, 22
 _STEPS = (("D", 1), ("D", 7), ("M", 1), ("M", 3), ("Y", 1), ("Y", 2), ("Y", 5), ("Y", 10), ("Y", 50))
 _MOST_TICKS = 8
-_LONGEST, _LETTER = 64, 5.9  # of the name of a bar: how many letters are shown, and how wide one is
+_NAMED, _LONGEST = 330, 56  # of the name of a bar: how wide it is, and how many letters that are
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ def time_ticks(low: int, high: int) -> list[int]:
 
 def bars_svg(rows: Sequence[tuple[str, float, str]], title: str) -> str:
     """Draws a bar for each (name, size, what is written beside it); sizes below 0 go to the left."""
-    label, note, y = min(_LONGEST, max([4, *(len(name) for name, _, _ in rows)])) * _LETTER, 90, 6.0
+    label, note, y = _NAMED, 70, 6.0
     low, high = min([0.0, *(size for _, size, _ in rows)]), max([0.0, *(size for _, size, _ in rows)])
     left, right = label + (note if low < 0 else 8), _WIDTH - note
     scale = (right - left) / ((high - low) or 1.0)

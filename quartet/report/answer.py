@@ -18,7 +18,7 @@ from quartet.training import duration
 # What each metric says, for somebody who has never heard of it.
 METRICS = {
     "roc_auc": (
-        "Ranking (ROC AUC)",
+        "Ranking (AUC)",
         "how often one that came true is scored above one that did not; chance is 0.5",
     ),
     "average_precision": (
@@ -40,6 +40,12 @@ METRICS = {
         "Macro F1",
         "how well classes are found, rare ones counting as much as common ones; 1 is perfect",
     ),
+}
+RULES = {
+    "constant": "the same for everyone: what was usual in training",
+    "entity mean": "the mean of what came for the same entity before",
+    "last 12 labels": "the mean of the last 12 of these",
+    "LightGBM on counts": "boosted trees on the entity's own cells and counts of linked rows",
 }
 PROTOCOLS = {
     "rolling": "each prediction sees all rows up to its own time, as in use",
@@ -138,7 +144,7 @@ def tops(evaluation: Evaluation) -> list[tuple[int, float, float, float | None]]
     if not evaluation.hits:
         return []
     rows, true = evaluation.hits[-1].count, evaluation.hits[-1].came_true
-    wanted = {round(rows * share) for share in (0.02, 0.1, 0.2, 0.5)} | {10, 100, rows}
+    wanted = {round(rows * share) for share in (0.1, 0.2, 0.5)} | {10, 100, rows}
     found = []
     for each in evaluation.hits:
         chance = each.count * true / rows if rows else 0.0
@@ -183,6 +189,7 @@ def _evaluation_part(
         "protocol": PROTOCOLS.get(protocols[0], ""),
         "num_rows": evaluation.num_rows,
         "metrics": [(name, *METRICS.get(name, (name, "")), m.higher_is_better) for name, m in first.items()],
+        "rules": [(row.name, RULES[row.name]) for row in evaluation.rows if row.name in RULES],
         "rows": [
             {
                 "name": row.name.removeprefix("- "),

@@ -6,6 +6,7 @@ import base64
 import hashlib
 import time
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from datetime import date
 from importlib.resources import files
 from pathlib import Path
@@ -19,6 +20,7 @@ from quartet.drawing import svg
 from quartet.errors import UsageError, printable
 from quartet.evaluation import higher_is_better, main_metric
 from quartet.explain import Explanation, explain, global_view
+from quartet.features import column_words
 from quartet.findings import Finding
 from quartet.listener import Listener
 from quartet.machine import as_path, new_file
@@ -106,7 +108,7 @@ def gather(
     if now.labels is None or not model.recipe.past_labels:  # else past labels would have to be given again
         view = global_view(TrainedModel(model.members, then), device=device, listener=listener)
     heard = list(dict.fromkeys(listener.heard))
-    doubts = [finding for finding in heard if finding.code in _DOUBTS]
+    doubts = [_in_words(finding, live) for finding in heard if finding.code in _DOUBTS]
     findings += [finding for finding in heard if finding.code not in _DOUBTS]
     checkpoints = [checkpoint for checkpoint, _ in model.members]
     leaks = leakcheck(then, checkpoints, _LEAK_TIMES, _LEAK_SEEDS, listener=listener)
@@ -129,6 +131,15 @@ def gather(
         "who": who_part(predictions, told),
         "card": card_part(model, then, shown[0], doubts),
     }
+
+
+def _in_words(finding: Finding, live: LiveModel) -> Finding:
+    """Returns a finding in which columns are called as people call them."""
+    text = finding.message
+    for view in live.views if '"' in text else ():
+        for name, told in column_words(view.columns).items():
+            text = text.replace(f'"{name}"', f"“{told.words}”")
+    return replace(finding, message=text)
 
 
 def _evaluations(
@@ -185,7 +196,7 @@ def who_part(predictions: Predictions, told: Sequence[Explanation]) -> dict[str,
     }
 
 
-def highest(predictions: Predictions, most: int = 3) -> str:
+def highest(predictions: Predictions, most: int = 2) -> str:
     """Returns the highest of all in a few words; nothing where there is no one score."""
     table = predictions.top(most).table
     if "score" not in table.column_names or not len(table):
@@ -193,7 +204,7 @@ def highest(predictions: Predictions, most: int = 3) -> str:
     name = "name" if "name" in table.column_names else table.column_names[0]
     told = "calibrated" if "calibrated" in table.column_names else "score"
     rows = zip(table[name].to_pylist(), table[told].to_pylist(), strict=True)
-    return ", ".join(f"{who} ({f'{x:.0%}' if told == 'calibrated' else number(x)})" for who, x in rows)
+    return " and ".join(f"{who} ({f'{x:.0%}' if told == 'calibrated' else number(x)})" for who, x in rows)
 
 
 def sentence(text: str) -> str:

@@ -56,7 +56,7 @@ def _uses(uses: Sequence[Use], title: str) -> Markup:
 def _entity(one: Explanation) -> dict[str, Any]:
     name = one.name or one.key
     parts = [(p.words, p.effect, signed(p.effect)) for p in one.parts if abs(p.effect) >= _TINY]
-    title = f"{name}: from {number(one.base)}, which is usual, to {number(one.score)}"
+    title = f"What moved {name} from {number(one.base)} to {number(one.score)}"
     strongest = sorted(one.columns, key=lambda each: (not each.name, -abs(each.effect)))[:_MOST_LINES]
     rows = sorted(one.rows, key=lambda each: -abs(each.effect))[:_MOST_LINES]
     return {

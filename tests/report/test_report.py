@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from quartet.evaluation import difference
 from quartet.report.answer import best_rule, evaluation_parts, headlines, number, verdict
 from quartet.runs import Ensemble, Evaluation, TrainedModel, kept_evaluations, load
 from tests.report.small import NAMES, Node, read_page, rows_of, shop_model, shop_task
-from tests.trained import KINDS, TREES, Heard, run
+from tests.trained import KINDS, TREES, Heard, run, write_shop
 
 MOST_BYTES = 500_000
 
@@ -130,12 +131,31 @@ def test_runs_are_compared_on_the_same_rows(tmp_path: Path) -> None:
         assert line[3].text == f"{number(measure.value)} {number(measure.low)} to {number(measure.high)}"
 
 
-def test_the_verb_writes_it(tmp_path: Path) -> None:
+def test_training_ends_with_the_command_that_writes_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop = write_shop(tmp_path / "the shop")
+    monkeypatch.chdir(tmp_path)
+    trained = run("train", shop, "churn.yaml", "--model", "lightgbm", "--runs", "my runs")
+    assert trained.returncode == 0, trained.stderr
+    program, *words = shlex.split(trained.stderr.splitlines()[-1].partition(": ")[2])
+    assert (program, words[0]) == ("quartet", "report")
+    done = run(*words, "--at", "2023-09-01")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.splitlines()[-1].startswith("Wrote report.html (")
+    page, _ = read_page((tmp_path / "report.html").read_text(encoding="utf-8"))
+    assert "2023-09-01" in page.all("section", id="who")[0].text
+    assert not list(tmp_path.glob("my runs/*/evaluation-test-*"))
+    again = run("report", "my runs/latest", "-o", "other.html", "--evaluate", "--source", shop)
+    assert again.returncode == 0, again.stderr
+    assert list(tmp_path.glob("my runs/*/evaluation-test-*"))
+
+
+def test_what_cannot_be_told_is_refused(tmp_path: Path) -> None:
     model = shop_model(tmp_path)
-    text = "L01"  # a database of data frames cannot be opened again
     done = run("report", model.folder, "-o", tmp_path / "page.html")
     assert done.returncode == 2
-    assert text in done.stderr
+    assert "L01" in done.stderr  # a database of data frames cannot be opened again
     for wrong in ("page.pdf", "page"):
         with pytest.raises(UsageError, match=r"C02.*\.html"):
             model.report(tmp_path / wrong)

@@ -37,7 +37,7 @@ from quartet.runs import (
     kept_evaluations,
     leakcheck,
 )
-from quartet.tasks import Task, TaskRecord
+from quartet.tasks import SPLITS, Task, TaskRecord
 from quartet.training import duration
 
 MOST_BYTES = 500_000
@@ -100,18 +100,22 @@ def gather(
     findings = [*then.full_database.findings, *then.check()]
     listener.heard.clear()
     begin = time.perf_counter()
-    live = model.on(now.full_database, labels=now.labels, device=device, listener=listener)
+    is_given = (
+        record.spec.kind == "external" and model.recipe.past_labels
+    )  # past labels from a table of their own
+    given = pa.concat_tables(map(now.label_rows, SPLITS)) if is_given else None
+    live = model.on(now.full_database, labels=given, device=device, listener=listener)
     predictions = live.predict(at=at)
     seconds = time.perf_counter() - begin
     told, closely = explanations(live, predictions, at, listener)
-    view = None
-    if now.labels is None or not model.recipe.past_labels:  # else past labels would have to be given again
+    view = leaks = None
+    if not is_given:
+        checkpoints = [checkpoint for checkpoint, _ in model.members]
+        leaks = leakcheck(then, checkpoints, _LEAK_TIMES, _LEAK_SEEDS, listener=listener)
         view = global_view(TrainedModel(model.members, then), device=device, listener=listener)
     heard = list(dict.fromkeys(listener.heard))
     doubts = [_in_words(finding, live) for finding in heard if finding.code in _DOUBTS]
     findings += [finding for finding in heard if finding.code not in _DOUBTS]
-    checkpoints = [checkpoint for checkpoint, _ in model.members]
-    leaks = leakcheck(then, checkpoints, _LEAK_TIMES, _LEAK_SEEDS, listener=listener)
     return {
         "title": record.name,
         "question": question(record.spec),

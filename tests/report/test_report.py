@@ -14,11 +14,13 @@ import pytest
 from quartet.errors import UsageError
 from quartet.evaluation import difference
 from quartet.report.answer import best_rule, evaluation_parts, headlines, number, verdict
-from quartet.runs import Ensemble, Evaluation, TrainedModel, kept_evaluations, load
+from quartet.runs import Ensemble, Evaluation, TrainedModel, fit, kept_evaluations, load
 from tests.report.small import NAMES, Node, read_page, rows_of, shop_model, shop_task
-from tests.trained import KINDS, TREES, Heard, run, write_shop
+from tests.tasks.small import small_shop
+from tests.trained import KINDS, TREES, Heard, churn, from_labels, run, write_shop
 
 MOST_BYTES = 500_000
+PAST = TREES.changed(past_labels=True, protocol="rolling")
 
 
 @pytest.fixture(scope="module")
@@ -177,3 +179,19 @@ def test_words_follow_the_figures(model: TrainedModel) -> None:
     worst = own.low if own.higher_is_better else own.high
     is_better = worst > beside if own.higher_is_better else worst < beside
     assert ("It is clearly better" in verdict(evaluation)) == is_better
+
+
+def test_columns_given_labels_and_nobody_have_a_page_too(tmp_path: Path) -> None:
+    """A column that is filled in; labels of a table of their own that the model reads; a time when nobody is asked."""
+    amount = {"name": "amount", "kind": "autocomplete", "entity_table": "orders", "target_col": "amount"}
+    column = small_shop().task({**amount, "task_type": "regression"})
+    recipes = {"column": (column, TREES.changed(protocol="rolling")), "given": (from_labels(churn()), PAST)}
+    for name, (task, recipe) in recipes.items():
+        model = fit(task, recipe=recipe, runs=tmp_path, listener=Heard())
+        page = report(model, tmp_path)
+        assert len(rows_of(page.all("table", id="people")[0])) > 3
+        assert ("leak check was not run" in page.text) == (name == "given")
+        early = report(model, tmp_path, at="2022-01-01")
+        assert (
+            rows_of(early.all("table", id="people")[0]) == [] or name == "given"
+        )  # customers are always known

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -36,15 +36,19 @@ def explain(
         typer.Option(help="Label rows that are known by now, for a task that has a label table of its own."),
     ] = None,
     top: Annotated[
-        int,
+        int | None,
         typer.Option(
-            min=1, help="Lines of each kind; with --out and no --entity, so many of the highest scores."
+            min=1,
+            help="Lines of each kind (default: 5); with --out, explain so many of the highest scores alone.",
         ),
-    ] = 5,
+    ] = None,
     rows: Annotated[
-        bool,
-        typer.Option("--rows/--no-rows", help="Whether rows are taken away one by one, about a second each."),
-    ] = True,
+        bool | None,
+        typer.Option(
+            "--rows/--no-rows",
+            help="Whether rows are taken away one by one, about a second for each entity (default: for one entity).",
+        ),
+    ] = None,
     out: Annotated[
         str | None,
         typer.Option(
@@ -81,20 +85,19 @@ def explain(
     if view:
         told = global_view(trained, database, device=device)
         if write is None:
-            console().print(told.grid(top + 3))
+            console().print(told.grid(top or 8))
         else:
             write(told)
             say(f"Wrote what the model uses to {out}")
         return
     live = trained.on(database, labels=None if labels is None else read_labels(labels), device=device)
-    keys = list(entity or ())
-    if not keys and write is None:
-        keys = live.predict(None, at).top(1).table[0].to_pylist()
-    asked = keys or None
-    several = len(keys) != 1 and write is not None
-    explained = explain_entities(live, asked, at, rows=rows and not several)
+    keys: list[Any] | None = list(entity or ()) or None
+    if keys is None and (write is None or top is not None):
+        keys = live.predict(None, at).top(top if write is not None else 1).table[0].to_pylist()
+    is_one = keys is not None and len(keys) == 1
+    explained = explain_entities(live, keys, at, rows=is_one if rows is None else rows)
     if write is None:
-        console().print(explanations_view(explained, top))
+        console().print(explanations_view(explained, top or 5))
         return
     write(explained)
     say(f"Wrote {len(explained):,} explanations to {out}")

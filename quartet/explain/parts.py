@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from quartet.explain.reader import Floats, Ints, Parts, Piece, Reader, Reading
+from quartet.explain.reader import Floats, Ints, Parts, Piece, Reader, Reading, part_of
 
 _POINTS = 16  # of the mean slope of a score between two logits
 _STEP = 1e-4
@@ -38,10 +38,11 @@ def shapley(
         there = frozenset(name for name, is_there in zip(names, present, strict=True) if is_there)
         totals: list[NDArray[np.float64]] = [np.zeros(())] * len(reader.live.members)
         for number, (piece, own, mean) in enumerate(zip(reader.pieces, reading.parts, means, strict=True)):
-            key = number, frozenset(there & own.keys())
+            key = number, there & {part_of(name) for name in own}
             if key not in known:
                 mixed = {
-                    name: part if name in there else mean[name].expand_as(part) for name, part in own.items()
+                    name: part if part_of(name) in there else mean[name].expand_as(part)
+                    for name, part in own.items()
                 }
                 known[key] = piece.logits(mixed)
             totals[piece.member] = totals[piece.member] + piece.weight * known[key]

@@ -88,6 +88,11 @@ class Reading:
         return len(next(iter(self.parts[0].values())))
 
 
+def part_of(name: str) -> str:
+    """Returns the part with which something counts that a network has read: `feature` for `feature:seed`."""
+    return name.partition(":")[0]
+
+
 class Reader:
     """Reads seeds with all pieces of a bound model."""
 
@@ -110,7 +115,7 @@ class Reader:
 
     def part_names(self, reading: Reading) -> list[str]:
         """Returns the parts of all pieces, in the order in which they are told."""
-        names = {name for parts in reading.parts for name in parts}
+        names = {part_of(name) for parts in reading.parts for name in parts}
         return [name for name in PARTS if name in names]
 
     def seeds(self, view: View, rows: Ints, times: Ints) -> Seeds:

@@ -223,6 +223,8 @@ class Occlusion:
     def strongest(self, most: int) -> tuple[list[RowEffect], list[RowEffect]]:
         """Returns the strongest effects in words, groups in the place of their rows where none of these explains them.
 
+        A row that moved the score the other way stays beside its group.
+
         And all effects of single rows, the strongest first.
         """
         alone, together = self.effects()
@@ -232,7 +234,11 @@ class Occlusion:
             inside = [of_node[node].effect for node in group.nodes if node in of_node]
             if group.effect and max(map(abs, inside), default=0.0) < _ALONE * abs(group.effect):
                 shown.append(group)
-                hidden |= set(group.nodes)
+                hidden |= {
+                    node
+                    for node in group.nodes
+                    if node in of_node and of_node[node].effect * group.effect > 0
+                }
         shown += [effect for effect in alone if effect.effect and effect.nodes[0] not in hidden]
         shown.sort(key=lambda each: -abs(each.effect))
         alone.sort(key=lambda each: -abs(each.effect))

@@ -86,7 +86,10 @@ class Network(nn.Module):
         raise NotImplementedError
 
     def views(self, encoded: Any, batch: TokenBatch, group: SeedGroup) -> dict[str, Tensor]:
-        """Returns by name what the network has read of each seed of a group, each (b, ...), before it is joined."""
+        """Returns by name what the network has read of each seed of a group, each (b, ...), before it is joined.
+
+        A name with a colon in it counts with what is named before the colon: `feature:seed` with `feature`.
+        """
         raise NotImplementedError
 
     def joined(self, views: dict[str, Tensor]) -> Tensor:

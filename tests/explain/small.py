@@ -20,6 +20,7 @@ from tests.trained import SIZES
 START = 19_000 * DAY
 ORDERS = 5  # of each customer and window
 WINDOW = 10  # days
+NOISE = 0.05  # of the customers do the opposite, so that no model stops at the first perfect one
 
 
 def untrained(task: Task, name: str, **settings: Any) -> Checkpoint:
@@ -42,51 +43,56 @@ def bound(database: Database, *members: Checkpoint, labels: pa.Table | None = No
     return LiveModel(members, database, labels, "cpu", SILENT)
 
 
-def bad_orders(rng_seed: int = 0, num_customers: int = 300, windows: int = 8) -> Task:
-    """Customers with five orders in each window of ten days; one of them is bad for half of the customers.
+def bad_orders(rng_seed: int = 0, per_window: int = 150, windows: int = 8, is_cause: bool = True) -> Task:
+    """Customers who join in a window of ten days and order five times in it; for half of them one order is bad.
 
-    Who had a bad order complains in the next window, and nobody else does: the cause is one row, and known.
+    Who had a bad order complains in the next window, and hardly anybody else does: the cause is one row, and known. If
+    it is no cause, customers complain by lot.
     """
     rng = np.random.default_rng(rng_seed)
-    keys = np.arange(num_customers)
-    is_bad = rng.random((windows, num_customers)) < 0.5
-    rows: dict[str, list[Any]] = {"order": [], "customer": [], "bought": [], "state": [], "amount": []}
-    complaints: dict[str, list[Any]] = {"complaint": [], "customer": [], "at": []}
-    for window in range(windows):
-        begin = START + window * WINDOW * DAY
-        bad = rng.integers(0, ORDERS, num_customers)
-        for customer in keys.tolist():
-            for place in range(ORDERS):
-                rows["order"].append(len(rows["order"]))
-                rows["customer"].append(customer)
-                rows["bought"].append(begin + int(rng.uniform(0.5, WINDOW - 0.5) * DAY))
-                rows["state"].append("bad" if is_bad[window, customer] and bad[customer] == place else "good")
-                rows["amount"].append(float(rng.gamma(2.0, 10.0)))
-            if window and is_bad[window - 1, customer]:
-                complaints["complaint"].append(len(complaints["complaint"]))
-                complaints["customer"].append(customer)
-                complaints["at"].append(begin + int(rng.uniform(0.5, WINDOW - 0.5) * DAY))
+    count = windows * per_window
+    begin = START + WINDOW * DAY * np.repeat(np.arange(windows), per_window)
+    customer, is_bad = np.repeat(np.arange(count), ORDERS), rng.random(count) < 0.5
+    place, bad = np.tile(np.arange(ORDERS), count), rng.integers(0, ORDERS, count)
+    is_angry = is_bad ^ (rng.random(count) < NOISE) if is_cause else rng.random(count) < 0.5
+    angry = np.flatnonzero(is_angry)
+
+    def within(first: Any) -> pa.Array:
+        return pa.array(
+            first + (rng.uniform(0.5, WINDOW - 0.5, len(first)) * DAY).astype(np.int64), pa.timestamp("ns")
+        )
+
     tables = {
-        "customers": pa.table({"customer": keys}),
-        "orders": pa.table(rows),
-        "complaints": pa.table(complaints),
+        "customers": pa.table({"customer": np.arange(count), "joined": pa.array(begin, pa.timestamp("ns"))}),
+        "orders": pa.table(
+            {
+                "order": np.arange(len(customer)),
+                "customer": customer,
+                "bought": within(begin[customer]),
+                "state": np.where(is_bad[customer] & (place == bad[customer]), "bad", "good"),
+                "amount": rng.gamma(2.0, 10.0, len(customer)),
+            }
+        ),
+        "complaints": pa.table(
+            {
+                "complaint": np.arange(len(angry)),
+                "customer": angry,
+                "at": within(begin[angry] + WINDOW * DAY),
+            }
+        ),
     }
-    for name, column in (("orders", "bought"), ("complaints", "at")):
-        times = tables[name][column].cast(pa.timestamp("ns"))
-        tables[name] = tables[name].set_column(tables[name].column_names.index(column), column, times)
     link = (ForeignKey(("customer",), "customers"),)
     schema = Schema(
         {
-            "customers": TableSchema(("customer",), settled=FACTS),
+            "customers": TableSchema(("customer",), (), TimeColumn("joined"), settled=FACTS),
             "orders": TableSchema(("order",), link, TimeColumn("bought"), settled=FACTS),
             "complaints": TableSchema(("complaint",), link, TimeColumn("at"), settled=FACTS),
         },
         name="bad orders",
     )
-    database = Database.build(tables, schema)
     end = START + windows * WINDOW * DAY
     return Task.from_sql(
-        database,
+        Database.build(tables, schema),
         name="complains",
         entity_table="customers",
         target_col="complains",
@@ -98,11 +104,41 @@ def bad_orders(rng_seed: int = 0, num_customers: int = 300, windows: int = 8) ->
         val_timestamp=str(np.datetime64(end - 2 * WINDOW * DAY, "ns")),
         test_timestamp=str(np.datetime64(end - WINDOW * DAY, "ns")),
         sql="""
-            SELECT t.timestamp, c.customer,
-                   CAST(COUNT(x.complaint) > 0 AS BIGINT) AS complains
-            FROM timestamps t CROSS JOIN customers c
+            SELECT t.timestamp, c.customer, CAST(COUNT(x.complaint) > 0 AS BIGINT) AS complains
+            FROM timestamps t JOIN customers c
+                ON c.joined >= t.timestamp - INTERVAL '{timedelta}' AND c.joined < t.timestamp
             LEFT JOIN complaints x ON x.customer = c.customer
                 AND x.at > t.timestamp AND x.at <= t.timestamp + INTERVAL '{timedelta}'
             GROUP BY t.timestamp, c.customer
         """,
     )
+
+
+def fitted(task: Task, name: str, **settings: Any) -> Checkpoint:
+    """A model that has learned."""
+    recipe = Recipe.load("small", model=name, **settings)
+    data = TrainingData.prepare(task, recipe)
+    found = model_row(name).model_class.fit(data)
+    return Checkpoint(
+        found.model,
+        recipe,
+        data.output,
+        data.features.statistics,
+        TaskRecord.of(task),
+        0,
+        found.best.validation,
+    )
+
+
+def planted_rows(task: Task, time: int) -> dict[str, str]:
+    """The bad order of each customer who is asked about at a time and has one, by key."""
+    orders = task.full_database["orders"]
+    found = {}
+    for order, customer, state, known in zip(
+        *(orders.data[name].to_pylist() for name in ("order", "customer", "state")),
+        orders.known_at,
+        strict=True,
+    ):
+        if state == "bad" and time - WINDOW * DAY < known <= time:
+            found[str(customer)] = str(order)
+    return found

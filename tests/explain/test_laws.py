@@ -6,6 +6,7 @@ import random
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from quartet.database import Database
@@ -13,9 +14,9 @@ from quartet.errors import UsageError
 from quartet.explain import Explanation, Explanations, explain
 from quartet.registry import MODELS
 from quartet.runs import Checkpoint
-from quartet.tasks import Task
-from quartet.times import parse_instant
-from tests.explain.small import bound, untrained
+from quartet.tasks import SPLITS, Task
+from quartet.times import parse_instant, show_instant
+from tests.explain.small import bad_orders, bound, untrained
 from tests.features.drawn import CHANGES, Change
 from tests.tasks.small import CHURN
 from tests.trained import KINDS, churn, from_labels, opened, shop_tables
@@ -159,6 +160,23 @@ def test_who_is_asked_about_is_checked(task: Task, box: dict[str, Checkpoint]) -
     with pytest.raises(UsageError, match="2 entities and 3 times"):
         live.explain(["C03", "C07"], [AT, AT, AT])
     assert [each.key for each in live.explain(["C03"], AT, rows=False)] == ["C03"]
+
+
+def test_without_labels_those_who_come_later_are_not_usual() -> None:
+    made = bad_orders(per_window=30)
+    labels = pa.concat_tables(map(made.label_rows, SPLITS))
+    given = Task.from_labels(
+        made.full_database, labels, name="given", task_type="binary_classification", entity_table="customers",
+        entity_col="customer", time_col="timestamp", target_col="complains", timedelta="10 days",
+        val_timestamp=show_instant(made.splits.val), test_timestamp=show_instant(made.splits.test),
+    )  # fmt: skip
+    member, at = untrained(given, "lightgbm"), made.splits.val
+    whole, past = (
+        explain(bound(database, member), [3, 100], at).to_dict()
+        for database in (given.full_database, given.full_database.upto(at))
+    )
+    assert whole == past
+    assert not whole["explanations"][0]["lookalikes"]
 
 
 def test_without_labels_those_who_are_known_are_usual() -> None:

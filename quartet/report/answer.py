@@ -121,14 +121,14 @@ def headlines(evaluation: Evaluation) -> list[Line]:
         lines.append(Line(f"{100 * own.value:.0f} of 100", words))
     if metric == "mae" and own.value is not None:
         words = "is how far predictions are off on average"
-        words += f"; the best rule {number(beside)}" if beside is not None else ""
-        lines += [Line(number(own.value), words)]
+        words += f"; the best rule {short(beside)}" if beside is not None else ""
+        lines += [Line(short(own.value), words)]
         shares = {
             50: "half of the predictions are off by less than this",
             90: "nine in ten are off by less than this",
         }
         lines += [
-            Line(number(miss.error), shares[miss.percent])
+            Line(short(miss.error), shares[miss.percent])
             for miss in evaluation.misses
             if miss.percent in shares
         ]
@@ -187,6 +187,8 @@ def _evaluation_part(
         "split": _SPLITS[evaluation.split],
         "protocols": list(protocols),
         "protocol": PROTOCOLS.get(protocols[0], ""),
+        "main": next(iter(first.values())),
+        "verdict": verdict(evaluation),
         "num_rows": evaluation.num_rows,
         "metrics": [(name, *METRICS.get(name, (name, "")), m.higher_is_better) for name, m in first.items()],
         "rules": [(row.name, RULES[row.name]) for row in evaluation.rows if row.name in RULES],
@@ -233,6 +235,11 @@ def training_seconds(model: TrainedModel) -> float:
     if members:
         return float(sum(member.seconds for member in members))
     return float(sum(epoch.seconds + epoch.validation_seconds for epoch in model.run.epochs()))
+
+
+def short(value: float) -> str:
+    """Returns a figure with three digits, or all of its whole ones."""
+    return (f"{value:,.0f}" if abs(value) >= 100 else f"{value:#.3g}").replace("-", "−")
 
 
 def number(value: float | None) -> str:

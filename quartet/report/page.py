@@ -24,7 +24,7 @@ from quartet.features import column_words
 from quartet.findings import Finding
 from quartet.listener import Listener
 from quartet.machine import as_path, new_file
-from quartet.report.answer import cost, evaluation_parts, headlines, number, question, verdict
+from quartet.report.answer import cost, evaluation_parts, headlines, number, question
 from quartet.report.card import board_part, card_part
 from quartet.report.data import data_part
 from quartet.report.why import reasons, signed, why_part
@@ -126,7 +126,6 @@ def gather(
         "written": date.today().isoformat(),
         "model": model.recipe.model.architecture,
         "lines": headlines(shown[0]),
-        "verdict": verdict(shown[0]),
         "evaluations": evaluation_parts(shown, record.classes),
         "cost": cost(model, len(predictions), seconds),
         "board": board_part(models, then, evaluations) if len(models) > 1 else None,
@@ -187,11 +186,12 @@ def who_part(predictions: Predictions, told: Sequence[Explanation]) -> dict[str,
     table = predictions.top(_MOST_ROWS).table
     numeric = {n for n in table.column_names if pa.types.is_floating(table.schema.field(n).type)}
     names = [name for name in table.column_names if name != "time"]
+    heads = {**_HEADS, "score": "Score" if "calibrated" in names else "Predicted"}
     rows = [{"cells": [row[name] for name in names], "reasons": []} for row in table.to_pylist()]
     for row, each in zip(rows, told, strict=bool(told)):
         row["reasons"] = reasons(each)
     return {
-        "columns": [(name, name in numeric, _HEADS.get(name, name.removeprefix("score_"))) for name in names],
+        "columns": [(name, name in numeric, heads.get(name, name.removeprefix("score_"))) for name in names],
         "rows": rows,
         "is_ranked": "score" in names,
         "has_reasons": any(row["reasons"] for row in rows),
@@ -215,7 +215,7 @@ def sentence(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-_HEADS = {"calibrated": "Probability", "score": "Score", "name": "Name", "predicted": "Predicted"}
+_HEADS = {"calibrated": "Probability", "name": "Name", "predicted": "Predicted"}
 
 
 class _Noticing(Listener):

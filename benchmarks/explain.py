@@ -98,9 +98,8 @@ def deletion(console: Console, data: Path, limit: float, num_seeds: int) -> None
     for source, name in TASKS:
         database = Database.load(source if source == "demo" else str(data / source))
         with tempfile.TemporaryDirectory() as runs:
-            model = fit(
-                database.task(name), runs=runs, cache=Path(runs) / "cache", time_limit=limit, threads=1
-            )
+            task = database.task(name)
+            model = fit(task, runs=runs, cache=Path(runs) / "cache", time_limit=limit, threads=1)
             live = model.on(database)
             top, random, error, seconds = _curves(live, task, num_seeds)
         enough = ~np.isnan(top)

@@ -73,7 +73,8 @@ def explain(
             own = _explained(live, asked.rows[some], time, rows, lookalikes, listener)
             for place, each in zip(some, own, strict=True):
                 told[place] = each
-    return Explanations(tuple(each for each in told if each is not None), asked.headline)
+    words = asked.headline.rpartition(", for ")[0]
+    return Explanations(tuple(replace(each, task=words) for each in told if each is not None), asked.headline)
 
 
 def _explained(

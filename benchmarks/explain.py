@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import argparse
 import tempfile
-import time
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,7 @@ from quartet.explain.reader import Reader
 from quartet.explain.rows import Occlusion
 from quartet.machine import use_threads
 from quartet.runs import LiveModel, fit
+from quartet.tasks import Task
 from quartet.times import parse_length
 from tests.explain.branches import BRANCHES, branch_task
 from tests.explain.small import bad_orders, bound, fitted, planted_rows
@@ -36,6 +37,7 @@ from tests.trained import SIZES
 
 STEPS = (1, 2, 4, 8, 16)
 DRAWS = 5
+TIMES = 4  # of test
 TASKS = (("demo", "airport-late"), ("rel-f1", "driver-top3"), ("rel-travel", "user-badge"))
 NETWORK: dict[str, Any] = {**SIZES, "epochs": 10, "batch_size": 64, "learning_rate": 3e-3}
 
@@ -96,11 +98,10 @@ def deletion(console: Console, data: Path, limit: float, num_seeds: int) -> None
     for source, name in TASKS:
         database = Database.load(source if source == "demo" else str(data / source))
         with tempfile.TemporaryDirectory() as runs:
-            model = fit(
-                database.task(name), runs=runs, cache=Path(runs) / "cache", time_limit=limit, threads=1
-            )
+            task = database.task(name)
+            model = fit(task, runs=runs, cache=Path(runs) / "cache", time_limit=limit, threads=1)
             live = model.on(database)
-            top, random, error, seconds = _curves(live, num_seeds)
+            top, random, error, seconds = _curves(live, task, num_seeds)
         enough = ~np.isnan(top)
         share = [np.mean(top[enough[:, at], at] > random[enough[:, at], at]) for at in range(len(STEPS))]
         total = np.nansum(top, 1) > np.nansum(random, 1)
@@ -115,24 +116,29 @@ def deletion(console: Console, data: Path, limit: float, num_seeds: int) -> None
     console.print("deletion: mean absolute change of the score", curves, facts)
 
 
-def _curves(live: LiveModel, num_seeds: int) -> tuple[Any, Any, float, float]:
-    """Returns how far scores move without the top rows and without random ones: (seeds, steps) each."""
-    asked = live.asked()
-    some = np.unique(np.linspace(0, len(asked.rows) - 1, num_seeds).astype(np.int64))
-    table = live.views[0].database[live.members[0].task.entity_table]
-    keys = [table.data[table.primary_key[0]][int(asked.rows[place])].as_py() for place in some]
-    at = int(asked.times[0])
-    explain(live, keys[:1], at)
-    begin = time.perf_counter()
-    told = explain(live, keys, at)
-    seconds = (time.perf_counter() - begin) / len(keys)
+def _curves(live: LiveModel, task: Task, num_seeds: int) -> tuple[Any, Any, float, float]:
+    """Returns how far scores move without the top rows and without random ones, for test seeds of some times."""
+    seeds = task.seeds("test")
+    moments = np.unique(seeds.time)
+    moments = moments[np.unique(np.linspace(0, len(moments) - 1, TIMES).astype(np.int64))]
+    asked = np.flatnonzero(np.isin(seeds.time, moments))
+    asked = asked[np.unique(np.linspace(0, len(asked) - 1, num_seeds).astype(np.int64))]
+    rows = seeds.node[asked] - task.full_database.offsets[task.spec.entity_table]
+    times = seeds.time[asked]
+    table = task.full_database[task.spec.entity_table]
+    keys = [table.data[table.primary_key[0]][int(row)].as_py() for row in rows]
+    for time in np.unique(times):  # known cases are read once
+        explain(live, [keys[int(np.argmax(times == time))]], int(time), rows=False)
+    begin = perf_counter()
+    told = explain(live, keys, times.tolist())
+    seconds = (perf_counter() - begin) / len(keys)
     error = max(abs(sum(part.effect for part in each.parts) - (each.score - each.base)) for each in told)
     reader, rng = Reader(live), np.random.default_rng(0)
-    top, random = (np.full((len(some), len(STEPS)), np.nan) for _ in range(2))
-    for seed, (place, each) in enumerate(zip(some, told, strict=True)):
+    top, random = (np.full((len(rows), len(STEPS)), np.nan) for _ in range(2))
+    for seed, each in enumerate(told):
         classes = live.members[0].task.classes
         chosen = 0 if classes is None else [str(value) for value in classes].index(each.predicted)
-        taken = Occlusion(reader, int(asked.rows[place]), at, chosen, each.score)
+        taken = Occlusion(reader, int(rows[seed]), int(times[seed]), chosen, each.score)
         alone, _ = taken.effects()
         side = np.sign(sum(effect.effect for effect in alone)) or 1.0
         alone.sort(key=lambda effect: -side * effect.effect)

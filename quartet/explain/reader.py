@@ -100,6 +100,7 @@ class Reader:
         self.live = live
         self.pieces: list[Piece] = []
         self._last: dict[tuple[Any, ...], Any] = {}
+        self._bound = live.views
         for number, member in enumerate(live.members):
             model: Any = member.model
             inside = zip(model.members, model.weights, strict=True) if model.members else ()
@@ -134,6 +135,8 @@ class Reader:
 
     def read_without(self, row: int, time: int, variants: Sequence[Ints]) -> Reading:
         """Reads one seed once for each set of nodes of the first view, as if these rows had not been there."""
+        if self._bound is not self.live.views:  # bound anew since: rows may have other places
+            self._bound, self._last = self.live.views, {}
         columns, batches = [], []
         for number, view in enumerate(self.live.views):
             seeds, names = self.seeds(view, np.array([row]), np.array([time])), self.names[number]

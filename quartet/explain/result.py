@@ -280,6 +280,7 @@ class GlobalView:
     spans: tuple[Use, ...] = ()
     curves: tuple[Curve, ...] = ()
     task: str = ""
+    is_chance: bool = True  # whether scores are probabilities
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)

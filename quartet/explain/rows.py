@@ -46,7 +46,9 @@ def nearby(view: View, node: int, time: int, context: Context | None) -> Nearby:
     for label, nodes in whole.items():
         turns += [(turn, near, label) for turn, near in enumerate(nodes[::-1][:_NEWEST].tolist())]
     beyond: dict[int, str] = {}
-    for _, near, label in sorted(turns):
+    for _, near, label in sorted(
+        turns, key=lambda each: each[0]
+    ):  # never by nodes: these move with other rows
         for further, nodes in _links(view, near, time):
             for other in nodes[::-1][:_NEWEST_BEYOND].tolist():
                 beyond.setdefault(other, f"{label}, {further}")
@@ -69,8 +71,7 @@ def _links(view: View, node: int, time: int) -> list[tuple[str, Ints]]:
 def _labels(view: View, node: int, others: Ints) -> list[tuple[str, NDArray[np.bool_]]]:
     """Returns which of some rows each link leads to from a row."""
     database, graph = view.database, view.graph
-    names, (own, *tables) = graph.names, graph.types(np.array([node, *others]))
-    table, labels = np.array(tables, np.int64), []
+    names, own, table, labels = graph.names, int(graph.types(np.array([node]))[0]), graph.types(others), []
     for relation in database.relations:
         child, parent = names.index(relation.table), names.index(relation.parent)
         if parent == own:

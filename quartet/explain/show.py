@@ -38,9 +38,15 @@ def explanation_view(told: Explanation, most: int = _MOST) -> RenderableType:
         if c.name
     ]
     rows = [(f"{r.words}{', ' + r.path if r.path else ''}", r.effect) for r in told.rows]
-    for title, effects in (("cells and aggregates", columns), ("rows, had they not been there", rows)):
-        if effects:
-            lines.append(_effects(title, effects, most, told.is_chance))
+    for title, effects, nothing in (
+        ("cells and aggregates", columns, "no cell or aggregate moved it"),
+        ("rows, had they not been there", rows, "no row alone, and no group of rows, moved it"),
+    ):
+        seen = [effect for effect in effects if _shown(effect[1], told.is_chance).strip("+-0. p")]
+        if seen:
+            lines.append(_effects(title, seen, most, told.is_chance))
+        elif effects:
+            lines.append(cell(f"{nothing} noticeably", "dim"))
     if told.lookalikes:
         grid = new_grid(
             "known cases most like it",
@@ -76,7 +82,9 @@ def global_view_text(told: GlobalView, most: int = 8) -> RenderableType:
     for title in ("parts", "columns", "tables", "links", "spans"):
         uses = getattr(told, title)
         if uses:
-            lines.append(_effects(title, [(use.words, use.effect) for use in uses], most, True, signed=False))
+            lines.append(
+                _effects(title, [(use.words, use.effect) for use in uses], most, told.is_chance, signed=False)
+            )
     for curve in told.curves:
         steps = ", ".join(
             f"{label}: {score:.3g}" for label, score in zip(curve.labels, curve.scores, strict=True)
@@ -89,6 +97,11 @@ def show_score(value: float, is_chance: bool) -> str:
     return f"{value:.1%}" if is_chance else f"{value:.4g}"
 
 
+def _shown(effect: float, is_chance: bool, signed: bool = True) -> str:
+    sign = "+" if signed and effect > 0 else ""
+    return f"{sign}{100 * effect:.1f} pp" if is_chance else f"{sign}{effect:.4g}"
+
+
 def _effects(
     title: str, effects: list[tuple[str, float]], most: int, is_chance: bool, signed: bool = True
 ) -> Grid:
@@ -97,7 +110,6 @@ def _effects(
     grid = new_grid(title, "effect", "", "", right=("effect",))
     for words, effect in ordered:
         bar = "█" * max(1, round(_BAR * abs(effect) / longest)) if effect else ""
-        sign = "+" if signed and effect > 0 else ""
-        shown = f"{sign}{100 * effect:.1f} pp" if is_chance else f"{sign}{effect:.4g}"
+        shown = _shown(effect, is_chance, signed)
         grid.add_row(cell(shown), Text(bar, style="green" if effect > 0 else "red"), cell(words))
     return grid

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -15,7 +14,7 @@ from quartet.explain.reader import PARTS, Floats, Ints, Reader, Reading
 from quartet.explain.result import Change, ColumnEffect, Effect, Explanation, Explanations, RowEffect
 from quartet.explain.rows import Occlusion
 from quartet.features import ColumnWords, column_words
-from quartet.listener import SILENT, Listener
+from quartet.listener import Listener
 from quartet.runs import LiveModel
 
 _MOST_COLUMNS, _MOST_SHOWN = 12, 12
@@ -42,13 +41,11 @@ class Explainer:
         return self.cases[time]
 
 
-_explainers: WeakKeyDictionary[LiveModel, Explainer] = WeakKeyDictionary()
-
-
 def explainer_of(live: LiveModel) -> Explainer:
-    if live not in _explainers:
-        _explainers[live] = Explainer(live)
-    return _explainers[live]
+    if live.explainer is None:
+        live.explainer = Explainer(live)
+    explainer: Explainer = live.explainer
+    return explainer
 
 
 def explain(
@@ -59,14 +56,15 @@ def explain(
     rows: bool = True,
     lookalikes: int = 5,
     everyone: bool = False,
-    listener: Listener = SILENT,
+    listener: Listener | None = None,
 ) -> Explanations:
     """Returns why entities at times have their scores; who and when is said as in `live.predict`.
 
     Without `rows` hundreds of entities take seconds: parts, columns and look-alikes are found for all of them at once,
     while rows are taken away one by one.
     """
-    asked = live.asked(entities, at, everyone=everyone)
+    asked, listener = live.asked(entities, at, everyone=everyone), listener or live.listener
+    listener.noticed(asked.findings)
     told: list[Explanation | None] = [None] * len(asked.rows)
     for time in np.unique(asked.times).tolist():
         places = np.flatnonzero(asked.times == time)
@@ -75,7 +73,8 @@ def explain(
             own = _explained(live, asked.rows[some], time, rows, lookalikes, listener)
             for place, each in zip(some, own, strict=True):
                 told[place] = each
-    return Explanations(tuple(each for each in told if each is not None), asked.headline)
+    words = asked.headline.rpartition(", for ")[0]
+    return Explanations(tuple(replace(each, task=words) for each in told if each is not None), asked.headline)
 
 
 def _explained(

@@ -13,6 +13,7 @@ from quartet.features.arrays import FIRST_CODE
 from quartet.features.blocks import Calendar, LagBlock, OwnBlock, PathBlock, PlaceBlock, Way, WorldBlock
 from quartet.features.paths import WINDOWS, Path
 from quartet.features.summed import SUM, TREND, Summed, TableCells
+from quartet.tasks import KNOWN_LABELS
 
 _MONTHS = (
     "January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
@@ -66,6 +67,8 @@ def column_words(columns: RelationalColumns) -> dict[str, ColumnWords]:
     pairs = [(relation.table, relation.parent) for relation in {id(r): r for r in relations}.values()]
 
     def noun(relation: Relation) -> str:
+        if relation.table == KNOWN_LABELS:
+            return "known labels"
         is_one = pairs.count((relation.table, relation.parent)) <= 1
         return relation.table if is_one else f"{relation.table} by {relation.foreign_key.distinct_label}"
 
@@ -99,12 +102,14 @@ def column_words(columns: RelationalColumns) -> dict[str, ColumnWords]:
                     for one in (
                         replace(
                             each,
-                            words=f"{each.words}: ahead of how many {block.table}",
+                            words=f"{each.words}, share of {block.table} below it",
                             scale=1,
                             shift=0,
                             is_share=True,
                         ),
-                        replace(each, words=f"{each.words}: distance to the first of {block.table}", shift=0),
+                        replace(
+                            each, words=f"{each.words}, distance to the highest of {block.table}", shift=0
+                        ),
                     )
                 ]
             else:
@@ -208,12 +213,14 @@ def _lags(block: LagBlock) -> Iterator[ColumnWords]:
     facts = ColumnWords("", block.path.table, block.path.label, "latest")
     for name in block.names:
         what, _, way = name.removeprefix(f"{block.path.label} -> ").rpartition(": ")
+        which = "its latest label" if way == "the latest" else f"its label {way}"
         if what == "days since":
-            yield replace(facts, words=f"days since its label became known, {way}")
+            yield replace(facts, words=f"days since {which} became known")
+        elif what in block.cells.numbers:
+            yield _in_units(replace(facts, words=which, cell=what), block.cells, what)
         else:
-            is_number = what in block.cells.numbers
-            words = replace(facts, words=f"its {way} label" if is_number else f"{what}, of its {way} label")
-            yield _in_units(words, block.cells, what) if is_number else replace(words, names=("no", "yes"))
+            value = what.partition(" = ")[2]
+            yield replace(facts, words=f"{which} is {value}", cell=what, names=("no", "yes"))
 
 
 def _short(window: str) -> str:

@@ -15,6 +15,7 @@ from quartet.tasks import SPLITS, Task, balance
 from quartet.times import NEVER, STATIC, show_instant, show_length
 
 _PIECES, _MOST_LANES = 60, 8
+_MOST_PICTURE = 150_000  # letters: a schema of more than about a hundred tables is no picture to look at
 # What the leak check compares, for people.
 _SUBJECTS = {
     "labels": "labels that were known by then",
@@ -28,7 +29,7 @@ _NAMES = {"train": "training", "val": "validation", "test": "test"}
 
 def data_part(task: Task, findings: Iterable[Finding], leaks: LeakReport | None) -> dict[str, Any]:
     """Returns the section on the data. Nothing of the labels of test is told here."""
-    database, spec = task.full_database, task.spec
+    database, spec, picture = task.full_database, task.spec, schema_svg(task.visible_database)
     splits = []
     for split in SPLITS:
         seeds = task.seeds(split)
@@ -51,7 +52,7 @@ def data_part(task: Task, findings: Iterable[Finding], leaks: LeakReport | None)
         "num_rows": database.num_rows,
         "num_links": len(database.relations),
         "span": [show_instant(time) for time in database.span or ()],
-        "schema": Markup(schema_svg(task.visible_database)),
+        "schema": Markup(picture if len(picture) < _MOST_PICTURE else ""),
         "timeline": _timeline(task),
         "splits": splits,
         "horizon": show_length(spec.horizon) if spec.horizon else "",

@@ -19,7 +19,7 @@ from markupsafe import Markup
 from quartet.drawing import svg
 from quartet.errors import UsageError, printable
 from quartet.evaluation import higher_is_better, main_metric
-from quartet.explain import Explanation, explain, global_view
+from quartet.explain import global_view
 from quartet.features import column_words
 from quartet.findings import Finding
 from quartet.listener import Listener
@@ -27,22 +27,13 @@ from quartet.machine import as_path, new_file
 from quartet.report.answer import cost, evaluation_parts, headlines, number, question
 from quartet.report.card import board_part, card_part
 from quartet.report.data import data_part
-from quartet.report.why import reasons, signed, why_part
-from quartet.runs import (
-    Evaluation,
-    LiveModel,
-    Predictions,
-    ProgressView,
-    TrainedModel,
-    kept_evaluations,
-    leakcheck,
-)
+from quartet.report.who import explanations, highest, who_part
+from quartet.report.why import signed, why_part
+from quartet.runs import Evaluation, LiveModel, ProgressView, TrainedModel, kept_evaluations, leakcheck
 from quartet.tasks import SPLITS, Task, TaskRecord
 from quartet.training import duration
 
 MOST_BYTES = 500_000
-_MOST_ROWS = 1000
-_EXPLAINED = 10
 _LEAK_TIMES, _LEAK_SEEDS = 1, 20
 _DOUBTS = ("D04", "T20")  # findings on the predictions themselves: drift, and times far from training
 # The colours of pictures, by the names that the page's two themes give them.
@@ -72,6 +63,7 @@ def write_report(
         raise UsageError(
             "C02", f'a report is a page, and cannot be written as "{path.suffix}"', "name an .html file"
         )
+    path.parent.mkdir(parents=True, exist_ok=True)
     page = fitted(gather(models, task, at, evaluate, device, listener))
     with new_file(path) as fresh:
         fresh.write_text(page, encoding="utf-8")
@@ -100,9 +92,8 @@ def gather(
     findings = [*then.full_database.findings, *then.check()]
     listener.heard.clear()
     begin = time.perf_counter()
-    is_given = (
-        record.spec.kind == "external" and model.recipe.past_labels
-    )  # past labels from a table of their own
+    # Past labels in a table of their own: the model cannot make them again, and they are given to it.
+    is_given = record.spec.kind == "external" and model.recipe.past_labels
     given = pa.concat_tables(map(now.label_rows, SPLITS)) if is_given else None
     live = model.on(now.full_database, labels=given, device=device, listener=listener)
     predictions = live.predict(at=at)
@@ -113,6 +104,7 @@ def gather(
         checkpoints = [checkpoint for checkpoint, _ in model.members]
         leaks = leakcheck(then, checkpoints, _LEAK_TIMES, _LEAK_SEEDS, listener=listener)
         view = global_view(TrainedModel(model.members, then), device=device, listener=listener)
+    headline = predictions.headline.removeprefix(f"{record.name}: ")
     heard = list(dict.fromkeys(listener.heard))
     doubts = [_in_words(finding, live) for finding in heard if finding.code in _DOUBTS]
     findings += [finding for finding in heard if finding.code not in _DOUBTS]
@@ -120,7 +112,7 @@ def gather(
         "title": record.name,
         "question": question(record.spec),
         "query": record.spec.query,
-        "headline": sentence(predictions.headline.removeprefix(f"{record.name}: ")),
+        "headline": headline[:1].upper() + headline[1:],
         "highest": highest(predictions),
         "entity": record.entity_table,
         "written": date.today().isoformat(),
@@ -162,60 +154,6 @@ def _evaluations(
     if not on_test and not on_val:
         on_val = [model.evaluate(task, split="val", device=device, listener=listener)]
     return on_test or on_val[:1]
-
-
-def explanations(
-    live: LiveModel, predictions: Predictions, at: Any, listener: Listener
-) -> tuple[list[Explanation], list[Explanation]]:
-    """Returns why the rows of the table have their scores, in their order, and closely why the highest have theirs.
-
-    Entities without a key cannot be asked about by name: they have no reasons here.
-    """
-    table = predictions.top(_MOST_ROWS).table
-    if not len(table) or len(live.database[live.members[0].task.entity_table].primary_key) != 1:
-        return [], []
-    keys = table[0].to_pylist()
-    every = list(explain(live, keys, at, rows=False, lookalikes=0, listener=listener))
-    order = sorted(range(len(keys)), key=lambda place: -every[place].score)
-    closely = explain(live, [keys[place] for place in order[:_EXPLAINED]], at, listener=listener)
-    return every, list(closely)
-
-
-def who_part(predictions: Predictions, told: Sequence[Explanation]) -> dict[str, Any]:
-    """Returns the table of predictions: the highest first, of several classes in the order of keys."""
-    table = predictions.top(_MOST_ROWS).table
-    numeric = {n for n in table.column_names if pa.types.is_floating(table.schema.field(n).type)}
-    names = [name for name in table.column_names if name != "time"]
-    heads = {**_HEADS, "score": "Score" if "calibrated" in names else "Predicted"}
-    rows = [{"cells": [row[name] for name in names], "reasons": []} for row in table.to_pylist()]
-    for row, each in zip(rows, told, strict=bool(told)):
-        row["reasons"] = reasons(each)
-    return {
-        "columns": [(name, name in numeric, heads.get(name, name.removeprefix("score_"))) for name in names],
-        "rows": rows,
-        "is_ranked": "score" in names,
-        "has_reasons": any(row["reasons"] for row in rows),
-        "num_all": len(predictions),
-        "time": str(table["time"][0].as_py()) if len(table) else "",
-    }
-
-
-def highest(predictions: Predictions, most: int = 2) -> str:
-    """Returns the highest of all in a few words; nothing where there is no one score."""
-    table = predictions.top(most).table
-    if "score" not in table.column_names or not len(table):
-        return ""
-    name = "name" if "name" in table.column_names else table.column_names[0]
-    told = "calibrated" if "calibrated" in table.column_names else "score"
-    rows = zip(table[name].to_pylist(), table[told].to_pylist(), strict=True)
-    return " and ".join(f"{who} ({f'{x:.0%}' if told == 'calibrated' else number(x)})" for who, x in rows)
-
-
-def sentence(text: str) -> str:
-    return text[:1].upper() + text[1:]
-
-
-_HEADS = {"calibrated": "Probability", "name": "Name", "predicted": "Predicted"}
 
 
 class _Noticing(Listener):

@@ -69,6 +69,7 @@ class LiveModel:
         for member in self.members:
             member.model.to(device)
         self.views: list[View] = []  # of each member
+        self.explainer: Any = None  # what `explain` keeps from one question to the next
         self._upto = STATIC
         self._has_past_labels = any(member.recipe.past_labels for member in self.members)
         for member in self.members:

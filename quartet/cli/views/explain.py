@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 
 def explanations_view(explained: Explanations, most: int) -> RenderableType:
-    """Returns one explanation below the other, what is predicted first."""
-    lines: list[RenderableType] = [cell(explained.headline, "dim")]
+    """Returns one explanation below the other."""
+    lines: list[RenderableType] = []
     for place, each in enumerate(explained):
         lines += [cell("")] * bool(place) + [each.grid(most)]
     return Group(*lines)

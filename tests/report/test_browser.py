@@ -204,7 +204,20 @@ def test_nothing_is_wider_than_the_window(tab: Tab, page: Path, width: int) -> N
     assert tab.run("document.documentElement.scrollWidth") <= width
 
 
-def test_it_prints(tab: Tab) -> None:
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_it_prints(tab: Tab, page: Path, scheme: str) -> None:
+    """On paper it is dark on white, whatever the theme, and no table is wider than the page."""
+    tab.show(page, scheme, width=700)
+    tab.ask(
+        "Emulation.setEmulatedMedia",
+        media="print",
+        features=[{"name": "prefers-color-scheme", "value": scheme}],
+    )
+    try:
+        assert tab.run("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+        assert tab.run("Math.max(...[...document.querySelectorAll('table')].map(t => t.scrollWidth))") <= 700
+    finally:
+        tab.ask("Emulation.setEmulatedMedia", media="")
     printed = base64.b64decode(tab.ask("Page.printToPDF")["data"])
     assert printed.startswith(b"%PDF")
     assert tab.messages == []

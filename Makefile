@@ -13,7 +13,9 @@ demo: $(READY)
 	$(BIN)/quartet train demo airport-late --protocol rolling --time-limit 2m --runs out/runs
 	$(BIN)/quartet evaluate out/runs/latest
 	$(BIN)/quartet predict out/runs/latest demo --at 2013-12-01
+	$(BIN)/quartet report out/runs/latest --at 2013-12-01 -o out/demo-report.html
 	@echo "Pictures: out/demo-schema.svg, out/demo-context.svg, out/runs/latest/curves.svg, out/runs/latest/calibration-test-rolling.svg"
+	@echo "A page about all of it, to open in a browser: out/demo-report.html"
 
 test: $(READY)
 	$(BIN)/python -m pytest -n auto --dist worksteal

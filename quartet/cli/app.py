@@ -15,11 +15,13 @@ from quartet.cli import (
     ask,
     convert,
     evaluate,
+    explain,
     inspect,
     leakcheck,
     predict,
     query,
     recipe,
+    report,
     sample,
     submit,
     task,
@@ -42,7 +44,8 @@ app = typer.Typer(
     ),
 )
 _VERBS = (
-    inspect, ask, query, task, leakcheck, train, evaluate, predict, sample, convert, recipe, tune, submit,
+    inspect, ask, query, task, leakcheck, train, evaluate, predict, explain, report, sample, convert, recipe, tune,
+    submit,
 )  # fmt: skip
 for _verb in _VERBS:
     app.command()(getattr(_verb, _verb.__name__.rpartition(".")[2]))

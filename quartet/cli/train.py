@@ -62,7 +62,8 @@ def train(
 
     - Ctrl-C saves and stops; `--resume runs/latest` goes on as if it had not been stopped.
 
-    - Then `quartet evaluate runs/latest` measures it, `quartet predict runs/latest SRC` uses it.
+    - Then `quartet evaluate runs/latest` measures it, `quartet predict runs/latest SRC` uses it,
+    `quartet report runs/latest` writes a page about it.
     """
     from quartet.config import changes_from_text
     from quartet.database import hide_passwords
@@ -78,7 +79,7 @@ def train(
     with stop_on_signal() as must_stop:
         listener.should_stop = must_stop  # type: ignore[method-assign]
         try:
-            fit(
+            trained = fit(
                 loaded, model, preset=preset or None, runs=runs, resume=resume, device=device, listener=listener,
                 threads=threads, **settings,
             )  # fmt: skip
@@ -89,3 +90,6 @@ def train(
             raise typer.Exit(stopped.exit_code) from None
         finally:
             listener.close()
+    if not json:
+        folder = shlex.quote(str(trained.folder))
+        say(f"A page about it, for people: quartet report {folder} -o report.html")

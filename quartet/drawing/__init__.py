@@ -2,8 +2,9 @@
 
 from quartet.drawing import svg
 from quartet.drawing.context import seed_svg
-from quartet.drawing.curves import Bin, curves_svg, reliability_svg
+from quartet.drawing.curves import Bin, curves_svg, hits_svg, reliability_svg, steps_svg
 from quartet.drawing.schema import schema_svg
+from quartet.drawing.spans import Lane, Span, bars_svg, timeline_svg
 from quartet.drawing.terminal import (
     as_shown,
     cell,
@@ -18,10 +19,14 @@ from quartet.drawing.terminal import (
 
 __all__ = [
     "Bin",
+    "Lane",
+    "Span",
     "as_shown",
+    "bars_svg",
     "cell",
     "console",
     "curves_svg",
+    "hits_svg",
     "is_quiet",
     "new_bar",
     "new_grid",
@@ -31,5 +36,7 @@ __all__ = [
     "schema_svg",
     "seed_svg",
     "set_verbosity",
+    "steps_svg",
     "svg",
+    "timeline_svg",
 ]

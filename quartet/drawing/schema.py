@@ -51,7 +51,8 @@ def schema_svg(database: Database) -> str:
         *(part for box in boxes.values() for part in _box(box)),
         svg.text(_MARGIN, height - 10, legend, fill=svg.GREY),
     ]
-    return svg.page(width, height, parts, font_size=12)
+    about = "; ".join(f"{r.table}.{r.foreign_key.label} links to {r.parent}" for r in database.relations)
+    return svg.page(width, height, parts, font_size=12, title="Tables and their links", about=about)
 
 
 def _place(database: Database) -> dict[str, _Box]:

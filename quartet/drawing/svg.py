@@ -12,22 +12,28 @@ INK, PALE, LINE, MARK, GREY = "#111827", "#d1d5db", "#1f6f8b", "#c2410c", "#6b72
 Point = tuple[float, float]
 
 
-def page(width: float, height: float, parts: Iterable[str], font_size: int = 11) -> str:
-    """Returns a whole picture on a white ground."""
+def page(
+    width: float, height: float, parts: Iterable[str], font_size: int = 11, title: str = "", about: str = ""
+) -> str:
+    """Returns a whole picture on a white ground; `title` and `about` are read to those who cannot see it."""
     size = f'width="{width:g}" height="{height:g}"'
     head = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" {size} viewBox="0 0 {width:g} {height:g}" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" {size} viewBox="0 0 {width:g} {height:g}" role="img" '
         f'font-family="system-ui, sans-serif" font-size="{font_size}">'
     )
-    return "\n".join([head, f'<rect {size} fill="white"/>', *parts, "</svg>"]) + "\n"
+    told = [f"<{tag}>{_plain(words)}</{tag}>" for tag, words in (("title", title), ("desc", about)) if words]
+    return "\n".join([head, *told, f'<rect {size} fill="white"/>', *parts, "</svg>"]) + "\n"
+
+
+def hinted(part: str, hint: object) -> str:
+    """Returns a shape that tells something when it is pointed at."""
+    return f"<g><title>{_plain(hint)}</title>{part}</g>"
 
 
 def text(x: float, y: float, content: object, anchor: str = "start", most: int = 200, **style: object) -> str:
     """Returns one line of text, cut after `most` letters; `style` are SVG attributes with _ for -."""
-    plain = printable(content)
-    plain = plain if len(plain) <= most else plain[: most - 1] + "…"
     given = {"fill": INK, "text-anchor": anchor, **style}
-    return f'<text x="{x:.1f}" y="{y:.1f}"{_attributes(given)}>{html.escape(plain)}</text>'
+    return f'<text x="{x:.1f}" y="{y:.1f}"{_attributes(given)}>{_plain(content, most)}</text>'
 
 
 def line(x1: float, y1: float, x2: float, y2: float, stroke: str = PALE, width: float = 1) -> str:
@@ -62,6 +68,11 @@ def ticks(low: float, high: float) -> list[float]:
     step *= next(factor for factor in (1, 2, 5, 10) if (high - low) / (step * factor) <= 5)
     first = math.ceil(low / step - 1e-9)
     return [round(number * step, 12) for number in range(first, math.floor(high / step + 1e-9) + 1)]
+
+
+def _plain(content: object, most: int = 400) -> str:
+    shown = printable(content)
+    return html.escape(shown if len(shown) <= most else shown[: most - 1] + "…")
 
 
 def _attributes(style: dict[str, object]) -> str:

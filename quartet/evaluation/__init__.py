@@ -3,6 +3,7 @@
 from quartet.evaluation.blend import blend_weights
 from quartet.evaluation.boosting import MOST_TREES, PATIENCE, column_settings, task_settings
 from quartet.evaluation.calibration import Calibration
+from quartet.evaluation.hits import Hits, Miss, confusion, difference, hits, misses
 from quartet.evaluation.metrics import (
     Measure,
     calibration_bins,
@@ -19,15 +20,21 @@ __all__ = [
     "MOST_TREES",
     "PATIENCE",
     "Calibration",
+    "Hits",
     "Measure",
+    "Miss",
     "blend_weights",
     "calibration_bins",
     "check_selectable",
     "column_settings",
+    "confusion",
+    "difference",
     "fit_rules",
     "higher_is_better",
+    "hits",
     "main_metric",
     "measures",
+    "misses",
     "selection_rows",
     "selection_value",
     "task_settings",

@@ -10,6 +10,8 @@ from quartet.features.statistics import FeatureStatistics
 from quartet.features.summed import CODE
 from quartet.features.table import FeatureTable
 from quartet.features.timeline import Timeline
+from quartet.features.without import columns_without
+from quartet.features.words import ColumnWords, column_words
 
 __all__ = [
     "CALENDAR",
@@ -17,6 +19,7 @@ __all__ = [
     "MEAN_PAST_LABEL",
     "Bags",
     "ColumnKind",
+    "ColumnWords",
     "FeatureStatistics",
     "FeatureTable",
     "NumberColumn",
@@ -25,6 +28,8 @@ __all__ = [
     "TableFeatures",
     "TableLayout",
     "Timeline",
+    "column_words",
+    "columns_without",
     "describe",
     "inspected_kinds",
     "is_about_others",

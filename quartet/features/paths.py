@@ -34,6 +34,8 @@ class Events:
     known_at: Ints
     is_count: bool = True  # whether each row is shown once, so that counting them says something
     is_near: bool = False  # one link away
+    first: Relation | None = None  # by which the rows next to the beginning name it
+    second: Relation | None = None  # by which those that are shown name these, or the reverse
 
     @staticmethod
     def children(
@@ -48,7 +50,7 @@ class Events:
         if counts_parent:
             known_at = np.maximum(known_at, database[relation.parent].known_at[parent])
         label = f"{label}{relation.table} by {relation.foreign_key.distinct_label}"
-        return Events(label, relation.table, parent, child, known_at, is_near=True)
+        return Events(label, relation.table, parent, child, known_at, is_near=True, first=relation)
 
     def below(self, database: Database, relation: Relation) -> Events:
         """Returns, instead of the rows that are shown, those which name them."""
@@ -59,7 +61,9 @@ class Events:
         of = place[relation.rows[child]]
         known_at = np.maximum(self.known_at[of], database[relation.table].known_at[child])
         label = f"{self.label}, {relation.table} by {relation.foreign_key.distinct_label}"
-        return Events(label, relation.table, self.about[of], child, known_at)
+        return Events(
+            label, relation.table, self.about[of], child, known_at, first=self.first, second=relation
+        )
 
     def above(self, database: Database, relation: Relation) -> Events:
         """Returns, instead of the rows that are shown, those which they name."""
@@ -67,7 +71,16 @@ class Events:
         has = parent >= 0
         known_at = np.maximum(self.known_at[has], database[relation.parent].known_at[parent[has]])
         label = f"{self.label}, {relation.foreign_key.distinct_label} -> {relation.parent}"
-        return Events(label, relation.parent, self.about[has], parent[has], known_at, is_count=False)
+        return Events(
+            label,
+            relation.parent,
+            self.about[has],
+            parent[has],
+            known_at,
+            is_count=False,
+            first=self.first,
+            second=relation,
+        )
 
 
 def _linked(relation: Relation) -> Ints:
@@ -103,12 +116,34 @@ class Path:
     is_count: bool
     is_near: bool  # one link away: looked at more closely
     unit: int  # nanoseconds
+    first: Relation | None = None  # see `Events`
+    second: Relation | None = None
 
     @staticmethod
     def of(events: Events, unit: int, is_near: bool = False) -> Path:
         timeline = Timeline.of(events.about, events.known_at)
-        shown = events.shown[timeline.order]
-        return Path(events.label, events.table, timeline, shown, events.is_count, is_near, unit)
+        return Path(
+            events.label,
+            events.table,
+            timeline,
+            events.shown[timeline.order],
+            events.is_count,
+            is_near,
+            unit,
+            events.first,
+            events.second,
+        )
+
+    def between(self, begin: int, end: int) -> tuple[str, Ints] | None:
+        """Returns the rows between where the path begins and events of a range, with their table."""
+        if self.second is None:
+            return None
+        if self.is_count:  # those which the shown rows name
+            return self.second.parent, self.second.rows[self.shown[begin:end]]
+        assert self.first is not None
+        child = _linked(self.first)
+        child = child[self.second.rows[child] >= 0]
+        return self.second.table, child[self.timeline.order[begin:end]]
 
     @property
     def windows(self) -> list[str]:

@@ -24,6 +24,7 @@ from quartet.features.table import FeatureTable
 from quartet.times import STATIC
 
 MEAN, SUM, TREND = 0, 1, 2  # how cells are summed up
+ONE = 2.0**24  # of the whole numbers that are summed: finer than the cells, whose sizes are below 2**5
 MOST_VALUES = 4  # of a category
 CODE = " (code)"  # how the name of a column ends whose numbers have no order
 _MOST_DIMENSIONS = 4  # of a text's vector
@@ -123,7 +124,7 @@ class Summed:
         is_number, names = self.parts[part]
         columns = [self.table.numbers[n][0] if is_number else self.table.flags[n] for n in names]
         offset = [self.table.numbers[n][1] if is_number else 0.0 for n in names]
-        together = np.empty((self.table.table.num_rows, len(names)), np.float32)
+        together = np.empty((len(columns[0]) if columns else 0, len(names)), np.float32)
         for place, column in enumerate(columns):
             together[:, place] = column
         return together, np.array(offset)

@@ -13,10 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quartet.features.summed import SUM, TREND
+from quartet.features.summed import ONE, SUM, TREND
 from quartet.machine import compiled
 
-_ONE = 2.0**24  # of the whole numbers that are summed: finer than the cells, whose sizes are below 2**5
 _SCRATCH = 2**26  # bytes of running sums that one thread keeps
 _PIECES = 4  # of the seeds, for each thread: some take longer than others
 
@@ -86,7 +85,7 @@ def _summarise(
                 value = cells[row, cell]
                 is_there = value == value
                 count[step + 1, cell] = count[step, cell] + is_there
-                whole = np.int64(np.rint(np.float64(value) * _ONE)) if is_there else np.int64(0)
+                whole = np.int64(np.rint(np.float64(value) * ONE)) if is_there else np.int64(0)
                 total[step + 1, cell] = total[step, cell] + whole
         for number in range(at, stop):
             seed = order[number]
@@ -95,7 +94,7 @@ def _summarise(
                 for place in range(num_kinds):
                     since = cuts[seed, kinds[place, 1]] - begin
                     there = count[end, cell] - count[since, cell]
-                    value = (total[end, cell] - total[since, cell]) / _ONE
+                    value = (total[end, cell] - total[since, cell]) / ONE
                     if kinds[place, 0] == SUM:
                         value += there * offset[cell]
                     else:
@@ -103,9 +102,7 @@ def _summarise(
                     if kinds[place, 0] == TREND:
                         before = cuts[seed, kinds[place, 2]] - begin
                         there = count[since, cell] - count[before, cell]
-                        value -= (
-                            (total[since, cell] - total[before, cell]) / _ONE / there if there else np.nan
-                        )
+                        value -= (total[since, cell] - total[before, cell]) / ONE / there if there else np.nan
                     out[seed, cell * num_kinds + place] = value
         at = stop
 

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from quartet.config import ModelConfig
-from quartet.models.layers.attention import CrossAttention
+from quartet.models.layers.attention import CrossAttention, split_heads
 from quartet.models.local import LocalModule
 from quartet.tokens import SeedGroup, TokenBatch
 from quartet.training import ModelSchema
@@ -38,6 +38,10 @@ class Branch(nn.Module):
     `Branch(config, schema)` is made only where the configuration wants some of its views.
     """
 
+    def __init__(self, config: ModelConfig, schema: ModelSchema) -> None:  # noqa: ARG002
+        super().__init__()
+        self.config = config
+
     @staticmethod
     def views(config: ModelConfig) -> tuple[str, ...]:
         """Returns the names of the views that a configuration wants of this branch."""
@@ -48,8 +52,12 @@ class Branch(nn.Module):
         return ()
 
     def forward(self, inputs: GroupInputs, encoded: Any) -> dict[str, Tensor]:
-        """Returns the views of a group's seeds."""
+        """Returns the views of a group's seeds, or what `finish` makes them from."""
         raise NotImplementedError
+
+    def finish(self, read: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Returns the views from what all branches have read, where that is not the same."""
+        return {name: read[name] for name in self.views(self.config)}
 
     def update_batch_stats(self, sketch: Tensor) -> None:
         """Updates running statistics in training, once a step: `sketch` is that of all its seeds."""
@@ -58,8 +66,8 @@ class Branch(nn.Module):
 class LocalBranch(Branch):
     """h_local, from the tokens around the seed."""
 
-    def __init__(self, config: ModelConfig, schema: ModelSchema) -> None:  # noqa: ARG002
-        super().__init__()
+    def __init__(self, config: ModelConfig, schema: ModelSchema) -> None:
+        super().__init__(config, schema)
         self.module = LocalModule(config)
 
     @staticmethod
@@ -87,12 +95,19 @@ class Codebook(nn.Module):
     def forward(self, query: Tensor) -> Tensor:
         return self.attention(self.query(query)[None], self.archetypes[None])[0]  # (B, D)
 
+    def membership(self, query: Tensor) -> Tensor:
+        """Returns how much attention each seed pays to each archetype, the mean of all heads: (B, A)."""
+        heads, asked = self.attention.heads, self.attention.query(self.query(query)[None])
+        asked, key = (split_heads(x, heads) for x in (asked, self.attention.key(self.archetypes[None])))
+        logits = asked @ key.transpose(-1, -2) * key.shape[-1] ** -0.5  # (1, H, B, A)
+        return logits.softmax(-1).mean(1)[0]
+
 
 class FeatureBranch(Branch):
     """X_feat: a codebook asked with the seed's own features, q_feat = h_feat(v_i)."""
 
-    def __init__(self, config: ModelConfig, schema: ModelSchema) -> None:  # noqa: ARG002
-        super().__init__()
+    def __init__(self, config: ModelConfig, schema: ModelSchema) -> None:
+        super().__init__(config, schema)
         self.norm = nn.LayerNorm(config.width)
         self.codebook = Codebook(config.width, config)
 
@@ -111,7 +126,7 @@ class TopologyBranch(Branch):
     """X_struct: a codebook asked with the seed's structural sketch, q_struct = BN(F_sketch(v_i))."""
 
     def __init__(self, config: ModelConfig, schema: ModelSchema) -> None:
-        super().__init__()
+        super().__init__(config, schema)
         self.norm = nn.BatchNorm1d(schema.sketch_size)
         self.codebook = Codebook(schema.sketch_size, config)
 

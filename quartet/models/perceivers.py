@@ -18,6 +18,8 @@ from quartet.models.branches import BatchInputs, Branch, GroupInputs
 from quartet.models.layers.attention import CrossAttention, SelfAttentionBlock
 from quartet.training import ModelSchema
 
+SEED = "feature:seed"
+
 
 class Readable(NamedTuple):
     """Global tokens as latents read them."""
@@ -111,8 +113,8 @@ class Perceivers(Branch):
 
     latents: dict[str, TemporalLatents | CollabLatents]
 
-    def __init__(self, config: ModelConfig, schema: ModelSchema) -> None:  # noqa: ARG002
-        super().__init__()
+    def __init__(self, config: ModelConfig, schema: ModelSchema) -> None:
+        super().__init__(config, schema)
         self.latents = nn.ModuleDict(  # type: ignore[assignment]
             {name: kind(config) for name, kind in _CONTEXTS.items() if config.has(name)}
         )
@@ -131,13 +133,20 @@ class Perceivers(Branch):
         return tuple(map(self.stack, encoded)) if self.is_of_times else encoded
 
     def forward(self, inputs: GroupInputs, encoded: Any) -> dict[str, Tensor]:
-        query = self.seed(inputs.seed)  # (b, D)
-        latents = zip(reversed(self.latents.values()), reversed(encoded), strict=True)
-        blocks = [own(inputs, prepared) for own, prepared in latents]  # each (b, Z, D)
+        """Returns the latents of each context, and the seed that will read them: they meet in the stack.
+
+        What asks is the seed's own row, and counts with the views of it.
+        """
+        latents = zip(reversed(self.latents.items()), reversed(encoded), strict=True)
+        blocks = {name: own(inputs, prepared) for (name, own), prepared in latents}  # each (b, Z, D)
+        return blocks | {SEED: self.seed(inputs.seed)}  # (b, D)
+
+    def finish(self, read: dict[str, Tensor]) -> dict[str, Tensor]:
+        blocks = [read[name] for name in self.reads]
         if not self.is_of_times:
-            blocks = self.stack(torch.cat(blocks, 1)).split(blocks[0].shape[1], 1)
+            blocks = list(self.stack(torch.cat(blocks, 1)).split(blocks[0].shape[1], 1))
         reads = zip(self.reads.items(), blocks, strict=True)
-        return {name: read(query, block) for (name, read), block in reads}
+        return {name: reader(read[SEED], block) for (name, reader), block in reads}
 
 
 class DirectAttention(Branch):
@@ -146,8 +155,8 @@ class DirectAttention(Branch):
     Both sequences go through the same layers, each on its own.
     """
 
-    def __init__(self, config: ModelConfig, schema: ModelSchema) -> None:  # noqa: ARG002
-        super().__init__()
+    def __init__(self, config: ModelConfig, schema: ModelSchema) -> None:
+        super().__init__(config, schema)
         self.names = _contexts(config)
         self.blocks = LatentStack(config)
         self.norm = nn.LayerNorm(config.width)

@@ -67,13 +67,19 @@ class Quartet(Network):
         encoded = self.tokens.encode(rows, batch)
         return replace(encoded, branches=tuple(branch.encode(inputs) for branch in self.branches.values()))
 
-    def forward_group(self, encoded: EncodedTokens, batch: TokenBatch, group: SeedGroup) -> Tensor:
+    def views(self, encoded: EncodedTokens, batch: TokenBatch, group: SeedGroup) -> dict[str, Tensor]:
         tokens = self.tokens(encoded, group)  # (b, K, D)
         inputs = GroupInputs(batch, group, tokens, seed=tokens[:, 0])
-        views: dict[str, Tensor] = {}
+        read: dict[str, Tensor] = {}
         for branch, own in zip(self.branches.values(), encoded.branches, strict=True):
-            views |= branch(inputs, own)  # each (b, D)
-        return self.readout(self.fusion(views), batch.columns[group.seed])  # (b, outputs)
+            read |= branch(inputs, own)
+        return read
+
+    def joined(self, views: dict[str, Tensor]) -> Tensor:
+        finished: dict[str, Tensor] = {}
+        for branch in self.branches.values():
+            finished |= branch.finish(views)  # each (b, D)
+        return self.fusion(finished)  # (b, D)
 
     def update_batch_stats(self, sketch: Tensor) -> None:
         for branch in self.branches.values():

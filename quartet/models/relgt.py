@@ -48,13 +48,14 @@ class RelGT(Network):
     def encode(self, batch: TokenBatch) -> EncodedTokens:
         return self.tokens.encode(self.tables(batch), batch)
 
-    def forward_group(self, encoded: EncodedTokens, batch: TokenBatch, group: SeedGroup) -> Tensor:
+    def views(self, encoded: EncodedTokens, batch: TokenBatch, group: SeedGroup) -> dict[str, Tensor]:  # noqa: ARG002
         tokens = self.tokens(encoded, group)  # (b, K, D)
-        views = self.local(self.enter(tokens), group.log_count), self.memory(tokens[:, 0])  # each (b, D)
-        normed = [norm(view) for norm, view in zip(self.norms, views, strict=True)]
-        return self.readout(
-            self.head(self.feed(torch.cat(normed, -1))), batch.columns[group.seed]
-        )  # (b, outputs)
+        local = self.local(self.enter(tokens), group.log_count)
+        return {"local": local, "memory": self.memory(tokens[:, 0])}  # each (b, D)
+
+    def joined(self, views: dict[str, Tensor]) -> Tensor:
+        normed = [norm(view) for norm, view in zip(self.norms, views.values(), strict=True)]
+        return self.head(self.feed(torch.cat(normed, -1)))  # (b, D)
 
     def after_step(self, gathered: Callable[[Tensor], Tensor]) -> None:
         self.memory.after_step(gathered)

@@ -51,14 +51,15 @@ class RGP(Network):
         latents = self.temporal.read_places(self.latents, tokens, batch.temporal, batch.num_temporal)
         return RGPEncoded(rows, latents)
 
-    def forward_group(self, encoded: RGPEncoded, batch: TokenBatch, group: SeedGroup) -> Tensor:
+    def views(self, encoded: RGPEncoded, batch: TokenBatch, group: SeedGroup) -> dict[str, Tensor]:
         tokens = self.tokens(encoded.rows, group)  # (b, K, D)
         near = self.structure.read_counted(self.latents, tokens, group.count)  # (b, Z, D)
         lately = encoded.temporal[batch.time_index[group.seed]]  # (b, Z, D)
-        latents = self.stack(torch.cat([near, lately], 1))  # (b, 2 Z, D)
-        return self.readout(
-            self.decoder.read_alone(tokens[:, 0], latents), batch.columns[group.seed]
-        )  # (b, outputs)
+        return {"feature": tokens[:, 0], "local": near, "temporal": lately}
+
+    def joined(self, views: dict[str, Tensor]) -> Tensor:
+        latents = self.stack(torch.cat([views["local"], views["temporal"]], 1))  # (b, 2 Z, D)
+        return self.decoder.read_alone(views["feature"], latents)  # (b, D)
 
 
 class SummedTokens(nn.Module):

@@ -10,7 +10,7 @@ from torch import Tensor
 from quartet.config import ModelConfig
 from quartet.errors import UsageError
 from quartet.listener import SILENT, Listener
-from quartet.machine import autocast
+from quartet.machine import Precision, autocast
 from quartet.models.layers.readout import Tower
 from quartet.tasks import Seeds
 from quartet.tokens import SeedGroup, TokenBatch
@@ -36,10 +36,17 @@ class TowerAlone(Network):
 
     def logits(self, view: View, seeds: Seeds, listener: Listener = SILENT) -> NDArray[np.float64]:
         """Returns the (S, outputs) logits of seeds, for which no context is sampled."""
+        precision = view.recipe.precision
+        parts = [
+            self.raw(matrix, precision) for matrix in view.matrices(seeds, self.schema.columns, listener)
+        ]
+        return np.concatenate([np.empty((0, self.schema.num_outputs)), *parts])
+
+    def raw(self, matrix: NDArray[np.float32], precision: Precision = "auto") -> NDArray[np.float64]:
+        """Returns the (S, outputs) logits of rows of columns."""
         device, parts = self.readout.bias.device, [np.empty((0, self.schema.num_outputs))]
         self.eval()
-        for matrix in view.matrices(seeds, self.schema.columns, listener):
-            with torch.inference_mode(), autocast(device.type, view.recipe.precision):
-                for rows in torch.from_numpy(matrix).split(_BATCH):
-                    parts.append(self.readout(None, rows.to(device)).double().cpu().numpy())
+        with torch.inference_mode(), autocast(device.type, precision):
+            for rows in torch.from_numpy(matrix).split(_BATCH):
+                parts.append(self.readout(None, rows.to(device)).double().cpu().numpy())
         return np.concatenate(parts)

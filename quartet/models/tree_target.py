@@ -65,6 +65,20 @@ class TreeTarget:
         labels = np.sign(u) * np.expm1(np.abs(u)) * self.size + self.low
         return np.asarray((labels - self.median) / self.spread)
 
+    def shares(
+        self, added: Floats, base: Floats, matrix: NDArray[np.float32], names: tuple[str, ...]
+    ) -> Floats:
+        """Returns what columns add in the scale of the model's output, in proportion to what they add to the trees'.
+
+        Where trees begin counts as added by the column of past labels.
+        """
+        start = self.start(matrix, names)
+        if start is not None:
+            added[:, 0, names.index(MEAN_PAST_LABEL)] += start
+        moved = added.sum(2)
+        whole = self.standardised(base + moved) - self.standardised(base)
+        return added * np.divide(whole, moved, out=np.zeros_like(moved), where=moved != 0)[:, :, None]
+
     def _log(self, labels: NDArray[Any]) -> Floats:
         x = (np.asarray(labels, dtype=np.float64) - self.low) / self.size
         return np.asarray(np.sign(x) * np.log1p(np.abs(x)))

@@ -60,6 +60,13 @@ def _checked_tree(fields: Mapping[str, str], num_features: int) -> list[str]:
     if not is_right:
         raise ValueError("a tree whose splits and leaves do not fit together")
     lines = [f"num_leaves={len(leaf)}", f"num_cat={num_sets}"]
+    # No prediction needs counts; by them contributions of columns are weighed. Without any, leaves weigh the same.
+    rows = _numbers(fields, "leaf_count", np.int64)
+    rows = (
+        rows
+        if len(rows) == len(leaf) and ((rows > 0) & (rows < 2**31)).all()
+        else np.ones_like(leaf, np.int64)
+    )
     if count:
         lines += [
             _line("split_feature", feature),
@@ -68,7 +75,13 @@ def _checked_tree(fields: Mapping[str, str], num_features: int) -> list[str]:
             _line("decision_type", decision),
         ]
         lines += [_line("left_child", left), _line("right_child", right)]
-    lines.append(_line("leaf_value", leaf))
+        inside = np.zeros(count, np.int64)
+        for split in reversed(range(count)):
+            inside[split] = sum(
+                rows[~side] if side < 0 else inside[side] for side in (left[split], right[split])
+            )
+        lines.append(_line("internal_count", np.minimum(inside, 2**31 - 1)))
+    lines += [_line("leaf_value", leaf), _line("leaf_count", rows)]
     if num_sets:
         lines += [_line("cat_boundaries", boundary), _line("cat_threshold", words)]
     return [*lines, "is_linear=0", "shrinkage=1"]

@@ -114,6 +114,18 @@ class Trees:
         start = self.target.start(matrix, self.names)
         return self.target.standardised(raw if start is None else raw + start[:, None])
 
+    def contributions(self, matrix: NDArray[np.float32]) -> NDArray[np.float64]:
+        """Returns what each column adds to each logit, by LightGBM's own Shapley values: (S, outputs, names)."""
+        added = self._booster.predict(matrix, pred_contrib=True, num_threads=torch.get_num_threads())
+        added = np.asarray(added).reshape(len(matrix), self.num_outputs, -1)
+        added, base = added[:, :, :-1], added[:, :, -1]
+        return added if self.target is None else self.target.shares(added, base, matrix, self.names)
+
+    def leaves(self, matrix: NDArray[np.float32]) -> NDArray[np.int32]:
+        """Returns the leaf into which each row falls, of each tree: (S, trees)."""
+        places = self._booster.predict(matrix, pred_leaf=True, num_threads=torch.get_num_threads())
+        return np.asarray(places, np.int32).reshape(len(matrix), -1)
+
     def blend(self, logits: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
         return logits[0]
 

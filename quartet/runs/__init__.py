@@ -1,7 +1,7 @@
 """Trained models: fitted, kept in a folder, evaluated, and bound to a database to predict."""
 
 from quartet.runs.checkpoint import Checkpoint
-from quartet.runs.evaluate import Evaluation, evaluation_file, score_on_test
+from quartet.runs.evaluate import Evaluation, evaluation_file, kept_evaluations, paired, score_on_test
 from quartet.runs.leakcheck import LeakReport, leakcheck
 from quartet.runs.live import LiveModel
 from quartet.runs.model import Ensemble, TrainedModel, fit, load
@@ -23,8 +23,10 @@ __all__ = [
     "TrainingView",
     "evaluation_file",
     "fit",
+    "kept_evaluations",
     "leakcheck",
     "load",
+    "paired",
     "prediction_writer",
     "score_on_test",
 ]

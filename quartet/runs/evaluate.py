@@ -16,10 +16,23 @@ from numpy.typing import NDArray
 from quartet.config import Protocol
 from quartet.drawing import Bin, reliability_svg, rendered
 from quartet.errors import QuartetError, UsageError
-from quartet.evaluation import Measure, calibration_bins, fit_rules, main_metric, measures
+from quartet.evaluation import (
+    Hits,
+    Measure,
+    Miss,
+    calibration_bins,
+    confusion,
+    difference,
+    fit_rules,
+    hits,
+    main_metric,
+    measures,
+    misses,
+)
 from quartet.features import FeatureTable
 from quartet.findings import warning
 from quartet.listener import SILENT, Listener
+from quartet.machine import intact
 from quartet.runs.checkpoint import Checkpoint
 from quartet.runs.run import Run, member_logits
 from quartet.runs.show import evaluation_grid
@@ -45,7 +58,11 @@ class EvaluationRow:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The predictions of a model on one split, under one protocol, with rules beside them. Prints as a table."""
+    """The predictions of a model on one split, under one protocol, with rules beside them. Prints as a table.
+
+    `bins` are predictions of like size, `hits` what came true among the highest (of yes or no), `misses` how far off
+    values were (of a number), and `confusion` which classes were taken for which.
+    """
 
     task: str
     split: Split
@@ -54,6 +71,9 @@ class Evaluation:
     rows: tuple[EvaluationRow, ...]
     bins: tuple[Bin, ...] = ()
     warnings: tuple[str, ...] = ()
+    hits: tuple[Hits, ...] = ()
+    misses: tuple[Miss, ...] = ()
+    confusion: tuple[tuple[int, ...], ...] = ()
 
     def __str__(self) -> str:
         return rendered(self.grid())
@@ -66,6 +86,19 @@ class Evaluation:
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
+
+    @staticmethod
+    def from_dict(content: Mapping[str, Any]) -> Evaluation:
+        """Returns the evaluation that `to_dict` wrote; one of an earlier version lacks what it did not count."""
+        rows = tuple(
+            EvaluationRow(row["name"], {name: Measure(**told) for name, told in row["measures"].items()})
+            for row in content["rows"]
+        )
+        parts = {name: tuple(kind(**told) for told in content.get(name, ())) for name, kind in _PARTS.items()}
+        table = tuple(map(tuple, content.get("confusion", ())))
+        return Evaluation(
+            **{**content, "rows": rows, "warnings": tuple(content["warnings"]), "confusion": table, **parts}
+        )
 
     def to_pandas(self) -> pd.DataFrame:
         """Returns one row for each model or rule, with each measure and the ends of its interval as columns."""
@@ -85,6 +118,22 @@ class Evaluation:
         if self.bins:
             picture = reliability_svg(self.bins, "predicted and came true")
             run.write_text(f"calibration-{self.split}-{self.protocol}.svg", picture)
+
+
+_PARTS: dict[str, Any] = {"bins": Bin, "hits": Hits, "misses": Miss}
+
+
+def kept_evaluations(run: Run) -> list[Evaluation]:
+    """Returns the evaluations that a run has kept: of test before validation, under its own protocol before others."""
+    found = []
+    for split in ("test", "val"):
+        own = evaluation_file(split, run.recipe.protocol)
+        paths = run.folder.glob(evaluation_file(split, "*"))
+        for path in sorted(paths, key=lambda path: (path.name != own, path.name)):
+            told = run.read(path.name)
+            with intact(path, "evaluate again"):
+                found.append(Evaluation.from_dict(told))
+    return found
 
 
 def evaluation_file(split: str, protocol: str) -> str:
@@ -148,9 +197,32 @@ def evaluate(
         EvaluationRow(name, measures(task.spec.type, target, score, entity=seeds.node, train_target=train))
         for name, score in scores.items()
     )
-    bins = _bins(target, scores[model]) if task.spec.type == "binary_classification" else ()
+    own, kind = scores[model], task.spec.type
     warnings = [too_good(task, rows[0], rows[num_models:], members[0][0].model)]
-    return Evaluation(task.name, split, protocol, len(target), rows, bins, tuple(filter(None, warnings)))
+    return Evaluation(
+        task.name,
+        split,
+        protocol,
+        len(target),
+        rows,
+        bins=() if kind == "multiclass_classification" else _bins(target, own),
+        warnings=tuple(filter(None, warnings)),
+        hits=hits(target, own) if kind == "binary_classification" else (),
+        misses=misses(target, own) if kind == "regression" else (),
+        confusion=confusion(target, own) if kind == "multiclass_classification" else (),
+    )
+
+
+def paired(runs: Sequence[Run], task: Task, split: Split) -> list[Measure]:
+    """Returns by how much the main metric of each run differs from that of the first, on the scores that they kept.
+
+    Entities are resampled for both at once. The runs are of one task and one protocol.
+    """
+    names = ", ".join(run.folder.name for run in runs)
+    labels = task.vault.open(f"compare {names}") if split == "test" else task.seeds(split).target
+    target, entity = np.asarray(labels), task.seeds(split).node
+    scores = [run.kept_scores(split, task) for run in runs]
+    return [difference(task.spec.type, target, own, scores[0], entity) for own in scores]
 
 
 def too_good(task: Task, model: EvaluationRow, rules: Sequence[EvaluationRow], fitted: Any) -> str:
@@ -229,7 +301,7 @@ def _bins(labels: NDArray[Any], score: Scores) -> tuple[Bin, ...]:
     """Returns predictions of like size in groups, from the lowest scores to the highest."""
     groups = zip(*calibration_bins(labels, score), strict=True)
     return tuple(
-        Bin(float(predicted / rows), float(true / rows), int(rows))
+        Bin(float(predicted / rows), float(true / rows), round(float(rows)))
         for rows, predicted, true in groups
         if rows
     )

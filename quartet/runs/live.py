@@ -7,7 +7,9 @@ new entities, new categories. What the model cannot read is an error that names 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
 from datetime import date
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -28,6 +30,17 @@ from quartet.times import NEVER, STATIC, parse_instant, show_length
 from quartet.training import View
 
 Times = str | int | date | Sequence[str | int | date]
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """Rows of the entity table, each at a time, in words, and whether they are all those whom the task asks about."""
+
+    rows: NDArray[np.int64]
+    times: NDArray[np.int64]
+    headline: str
+    is_population: bool
+    findings: tuple[Finding, ...]
 
 
 class LiveModel:
@@ -56,6 +69,7 @@ class LiveModel:
         for member in self.members:
             member.model.to(device)
         self.views: list[View] = []  # of each member
+        self.explainer: Any = None  # what `explain` keeps from one question to the next
         self._upto = STATIC
         self._has_past_labels = any(member.recipe.past_labels for member in self.members)
         for member in self.members:
@@ -86,17 +100,43 @@ class LiveModel:
         The same question has the same bits. In the company of other entities a score may differ in its last ones:
         matrix kernels round by the shape of a batch.
         """
+        asked, listener = self.asked(entities, at, everyone=everyone), listener or self.listener
+        rows, times = asked.rows, asked.times
+        logits = [self.logits(number, rows, times, listener) for number in range(len(self.members))]
+        record = self.members[0].task
+        table = self.views[0].database[record.entity_table]
+        findings = list(asked.findings)
+        if asked.is_population:  # others are no sample of those that the task asks about
+            findings += drift_finding(record.name, table.name, self._drifted(rows, times, logits))
+        listener.noticed(findings)
+        scores = prediction_table(table, rows, times, self.members, logits)
+        length = show_length(record.horizon) if record.horizon else ""
+        return Predictions(scores, asked.headline, self.quality, self.name, length)
+
+    def explain(self, entities: Sequence[Any] | None = None, at: Times | None = None, **options: Any) -> Any:
+        """Returns why entities have their scores, as `Explanations`: parts, cells and aggregates, rows, look-alikes.
+
+        Who and when is said as in `predict`; `rows=False` leaves out rows, which take a moment for each entity
+        (docs/explain.md).
+        """
+        # By name, because explanations are in the room above this one.
+        return import_module("quartet.explain").explain(self, entities, at, **options)
+
+    def asked(
+        self, entities: Sequence[Any] | None = None, at: Times | None = None, *, everyone: bool = False
+    ) -> Asked:
+        """Returns who is asked about and when, as `predict` understands it, with the model bound up to then."""
         times = _instants(self.database, at)
         self.bind(int(times.max(initial=STATIC)))
         table = self.views[0].database[self.members[0].task.entity_table]
-        listener, asked = listener or self.listener, None
+        population = None
         if entities is None:
             if len(times) > 1:
                 raise UsageError(
                     "C02", "several times were given, but no entities", "give one entity for each time"
                 )
-            asked = self._population(int(times[0]), everyone)
-            rows = asked.rows
+            population = self._population(int(times[0]), everyone)
+            rows = population.rows
         elif everyone:
             raise UsageError("C02", "entities are given, and everyone is asked for", "leave one of them out")
         else:
@@ -111,18 +151,11 @@ class LiveModel:
             raise TimeError(
                 "T05", early_text(table, rows, times, early), "ask at later times, or leave them out"
             )
-        logits = [self.logits(number, rows, times, listener) for number in range(len(self.members))]
         record = self.members[0].task
-        num_known = int(visible(table.known_at, int(instants[0])).sum()) if asked else 0
-        words = headline(record.spec, instants, len(rows), num_known, asked.words if asked else "")
-        findings = [*(asked.findings if asked else ()), *time_findings(record, instants)]
-        if asked is not None and asked.is_asked:  # others are no sample of those that the task asks about
-            findings += drift_finding(record.name, table.name, self._drifted(rows, times, logits))
-        listener.noticed(findings)
-        scores = prediction_table(table, rows, times, self.members, logits)
-        return Predictions(
-            scores, words, self.quality, self.name, show_length(record.horizon) if record.horizon else ""
-        )
+        num_known = int(visible(table.known_at, int(instants[0])).sum()) if population else 0
+        words = headline(record.spec, instants, len(rows), num_known, population.words if population else "")
+        findings = (*(population.findings if population else ()), *time_findings(record, instants))
+        return Asked(rows, times, words, population is not None and population.is_asked, findings)
 
     def _population(self, time: int, everyone: bool) -> Population:
         spec = self.members[0].task.spec

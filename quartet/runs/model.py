@@ -7,6 +7,7 @@ differ in their random seed alone err in different places, and models of differe
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from types import NoneType
 from typing import Any, get_args
@@ -156,6 +157,29 @@ class TrainedModel:
             quality(self.members),
             name,
         )
+
+    def report(
+        self,
+        target: str | Path = "report.html",
+        task: Task | None = None,
+        *,
+        at: Any = None,
+        evaluate: bool = False,
+        device: str = "auto",
+        listener: Listener | None = None,
+    ) -> Path:
+        """Writes a page for people about the model: the answer, the data, why, which entities, and a card.
+
+        Of an ensemble the members are compared, and the best on validation is told of. Labels of test are looked at
+        by an evaluation alone: `evaluate` makes one where there is none. `at` is the time of the predictions in it, by
+        default the last of the data; `task` is needed where the database cannot be found again.
+        """
+        _check_type("task", task, (Task, NoneType), _TASK_FIX)
+        _check_type("listener", listener, (Listener, NoneType), _LISTENER_FIX)
+        alone = [TrainedModel([member], self._task) for member in self.members]
+        write = import_module("quartet.report").write_report  # the way up, at the moment of use
+        path: Path = write(alone, target, task, at=at, evaluate=evaluate, device=device, listener=listener)
+        return path
 
 
 class Ensemble(TrainedModel):

@@ -28,6 +28,7 @@ from quartet.times import show_instant, to_arrow
 KNOWN_LABELS = "known_labels"
 LABEL = "label"  # its column
 _ENTITY, _KNOWN_AT = "entity", "known_at"
+_CASE_WINDOWS = 24
 
 
 def with_past_labels(
@@ -59,8 +60,13 @@ def past_label_findings(spec: TaskSpec) -> list[Finding]:
     return [note("L13", spec.name, text, fix=fix)]
 
 
-def derived_labels(database: Database, spec: TaskSpec, splits: Splits, upto: int) -> pa.Table:
-    """Returns the label rows that follow from a database at a time, by the task's SQL or its column."""
+def derived_labels(
+    database: Database, spec: TaskSpec, splits: Splits, upto: int, most_windows: int = 0
+) -> pa.Table:
+    """Returns the label rows that follow from a database at a time, by the task's SQL or its column.
+
+    Of the windows of a forecast, so many of the latest; 0: all.
+    """
     if spec.kind == "autocomplete":
         return column_labels(spec, database)
     if spec.kind != "forecast":
@@ -71,7 +77,27 @@ def derived_labels(database: Database, spec: TaskSpec, splits: Splits, upto: int
         )
     first = database.span[0] if database.span else upto  # without a dated row no window has closed
     times = past_label_times(splits, spec.horizon, spec.num_eval_times, first, upto, spec.known_after)
-    return closed_labels(spec, database, times)
+    return closed_labels(spec, database, times[-most_windows:])
+
+
+def known_cases(
+    database: Database,
+    spec: TaskSpec,
+    splits: Splits,
+    classes: Sequence[Any] | None,
+    upto: int,
+    labels: pa.Table | None = None,
+) -> Seeds:
+    """Returns the seeds of the latest windows whose labels are known at a time, with these labels, in a fixed order.
+
+    There are none where labels are in a table of their own that is not given.
+    """
+    if labels is None and spec.kind == "external":
+        return Seeds(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0))
+    if labels is None:
+        labels = derived_labels(database, spec, splits, upto, _CASE_WINDOWS)
+    table = _label_table(database, spec, labels, upto)
+    return past_label_seeds(database.adding(KNOWN_LABELS, table, _schema(database, spec)), spec, classes)
 
 
 def past_label_seeds(database: Database, spec: TaskSpec, classes: Sequence[Any] | None) -> Seeds:

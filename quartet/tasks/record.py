@@ -18,7 +18,8 @@ from quartet.errors import IntegrityError, SchemaError, UsageError
 from quartet.findings import note
 from quartet.listener import SILENT, Listener
 from quartet.tasks.binding import OnEarlySeed
-from quartet.tasks.past_labels import with_past_labels
+from quartet.tasks.past_labels import known_cases, with_past_labels
+from quartet.tasks.seeds import Seeds
 from quartet.tasks.spec import TaskSpec, TaskType
 from quartet.tasks.splits import Splits
 from quartet.tasks.task import Task
@@ -173,6 +174,12 @@ class TaskRecord:
         """
         splits = Splits(self.val_timestamp, self.test_timestamp)
         return self.visible(with_past_labels(database, self.spec, splits, upto, labels), table_order)
+
+    def known_cases(self, database: Database, upto: int, labels: pa.Table | None = None) -> Seeds:
+        """Returns the latest seeds whose labels are known at a time: rows of the entity table, with their labels."""
+        splits = Splits(self.val_timestamp, self.test_timestamp)
+        cases = known_cases(database, self.spec, splits, self.classes, upto, labels)
+        return replace(cases, node=cases.node - database.offsets[self.entity_table])
 
     def as_then(self, task: Task, listener: Listener = SILENT) -> Task:
         """Returns the task over the rows of training where its database has only grown since then, else the task."""

@@ -11,10 +11,18 @@ from quartet.training.data import TrainingData, View, graph_of
 from quartet.training.memory import step_tensor_bytes, weight_bytes
 from quartet.training.model import Epoch, Fitted, Member, Model, Training
 from quartet.training.network import Encoded, ModelSchema, Network
-from quartet.training.outputs import Output, RegressionOutput, fit_output, output_from_dict, output_to_dict
+from quartet.training.outputs import (
+    BinaryOutput,
+    Output,
+    RegressionOutput,
+    fit_output,
+    output_from_dict,
+    output_to_dict,
+)
 from quartet.training.trainer import Trainer
 
 __all__ = [
+    "BinaryOutput",
     "Encoded",
     "Epoch",
     "Fitted",

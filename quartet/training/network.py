@@ -85,9 +85,35 @@ class Network(nn.Module):
         """Computes once, as an `Encoded`, what all groups of a batch share."""
         raise NotImplementedError
 
+    def views(self, encoded: Any, batch: TokenBatch, group: SeedGroup) -> dict[str, Tensor]:
+        """Returns by name what the network has read of each seed of a group, each (b, ...), before it is joined.
+
+        A name with a colon in it counts with what is named before the colon: `feature:seed` with `feature`.
+        """
+        raise NotImplementedError
+
+    def joined(self, views: dict[str, Tensor]) -> Tensor:
+        """Returns the (b, D) vectors that the readout reads, from all views."""
+        raise NotImplementedError
+
     def forward_group(self, encoded: Any, batch: TokenBatch, group: SeedGroup) -> Tensor:
         """Returns the (b, outputs) logits of the seeds of one group."""
-        raise NotImplementedError
+        return self.readout(self.joined(self.views(encoded, batch, group)), batch.columns[group.seed])
+
+    def parts(self, batch: TokenBatch) -> dict[str, Tensor]:
+        """Returns all that the last steps put together, each (B, ...): the views, and what columns have become."""
+        encoded = self.encode(batch)
+        views = [self.views(encoded, batch, group) for group in batch.groups]
+        parts = {}
+        for name in views[0]:
+            own = torch.cat([of_group[name] for of_group in views])
+            parts[name] = torch.empty_like(own).index_copy(0, batch.order, own)
+        return parts | ({"columns": self.readout.mixed(batch.columns)} if self.schema.columns else {})
+
+    def of_parts(self, parts: dict[str, Tensor]) -> Tensor:
+        """Returns the (B, outputs) logits of parts, of one seed or of several."""
+        views = {name: part for name, part in parts.items() if name != "columns"}
+        return self.readout.answer(self.joined(views), parts.get("columns"))
 
     def update_batch_stats(self, sketch: Tensor) -> None:
         """Updates running statistics in training, once a step: `sketch` is that of all its seeds."""

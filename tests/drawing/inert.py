@@ -6,11 +6,14 @@ import xml.etree.ElementTree as ET
 
 SVG = "{http://www.w3.org/2000/svg}"
 # Everything that our pictures are made of. Scripts, links, styles, images and handlers are not in it.
-_ELEMENTS = {"svg", "rect", "defs", "marker", "path", "text", "line", "polyline", "polygon", "circle"}
+_ELEMENTS = {
+    "svg", "rect", "defs", "marker", "path", "text", "line", "polyline", "polygon", "circle", "g", "title", "desc",
+}  # fmt: skip
 _ATTRIBUTES = {
     "width", "height", "viewBox", "font-family", "font-size", "font-weight", "fill", "id", "refX", "refY",
     "markerWidth", "markerHeight", "orient", "d", "stroke", "stroke-width", "stroke-dasharray", "opacity",
     "marker-end", "x", "y", "rx", "text-anchor", "x1", "x2", "y1", "y2", "points", "cx", "cy", "r",
+    "role",
 }  # fmt: skip
 ATTACKS = [
     "</text><script>alert(1)</script>",

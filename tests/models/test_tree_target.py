@@ -113,6 +113,11 @@ def test_answers_are_what_trees_add_to_where_they_begin(task: Task) -> None:
     raw = trees._booster.predict(matrix, raw_score=True)
     start = trees.target.start(matrix, trees.names)
     np.testing.assert_allclose(trees.raw(matrix)[:, 0], trees.target.standardised(raw + start))
+    added = trees.contributions(matrix)  # of columns, beside the mean answer of the trees
+    base = trees._booster.predict(matrix, pred_contrib=True)[:, -1]
+    np.testing.assert_allclose(added.sum(2)[:, 0] + trees.target.standardised(base), trees.raw(matrix)[:, 0])
+    past = added[:, 0, trees.names.index(MEAN_PAST_LABEL)]
+    assert np.corrcoef(past, start)[0, 1] > 0.5
 
 
 def test_auto_has_trees_of_every_target(task: Task, tmp_path: Path) -> None:

@@ -203,11 +203,14 @@ class MessagePassing(Network):
     def encode(self, batch: TokenBatch) -> Encoded:
         return Encoded(self.tables(batch))
 
-    def forward_group(self, encoded: Encoded, batch: TokenBatch, group: SeedGroup) -> Tensor:
+    def views(self, encoded: Encoded, batch: TokenBatch, group: SeedGroup) -> dict[str, Tensor]:  # noqa: ARG002
         tokens, steps = self.relations.steps(group, len(self.layers))
         states = F.embedding(group.row.flatten()[tokens], encoded.rows)
         states = states + self.age(group.age.flatten()[tokens], steps[0].num_before)  # (n, D)
         for layer, step in zip(self.layers, steps, strict=True):
             states = layer(states, step)
         place = group.type[:, 0].argsort(stable=True).argsort()  # of each seed, in the order of their tables
-        return self.readout(states.index_select(0, place), batch.columns[group.seed])  # (b, outputs)
+        return {"local": states.index_select(0, place)}
+
+    def joined(self, views: dict[str, Tensor]) -> Tensor:
+        return views["local"]  # (b, D)

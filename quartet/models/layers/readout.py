@@ -21,6 +21,7 @@ from quartet.training import ModelSchema
 _QUANTILES = 65
 _MOST_ROWS = 20_000  # of training, spread among all, from which quantiles are learned
 _CODE_WIDTH = 8
+_STEPS = 16  # of integrated gradients
 _FURTHEST = 8.0  # of a column from its middle, after the logarithm
 
 
@@ -32,6 +33,9 @@ class LinearReadout(nn.Linear):
     """W h + b."""
 
     def forward(self, hidden: Tensor, columns: Tensor | None = None) -> Tensor:  # noqa: ARG002
+        return super().forward(hidden)
+
+    def answer(self, hidden: Tensor, mixed: Tensor | None) -> Tensor:  # noqa: ARG002
         return super().forward(hidden)
 
     def begin(self, start: list[float], columns: NDArray[np.float32] | None) -> None:  # noqa: ARG002
@@ -80,12 +84,44 @@ class Tower(nn.Module):
         self.bias = nn.Parameter(torch.zeros(heads, schema.num_outputs))
 
     def forward(self, hidden: Tensor | None, columns: Tensor) -> Tensor:
-        mixed = self.mix(self.layers(self.views(columns)[:, None] * self.member))  # (b, k, D)
+        return self.answer(hidden, self.mixed(columns))
+
+    def mixed(self, columns: Tensor) -> Tensor:
+        """Returns what (b, columns) are to each head before it knows of h: (b, k, D)."""
+        return self.mixed_views(self.views(columns))
+
+    def mixed_views(self, views: Tensor) -> Tensor:
+        return self.mix(self.layers(views[:, None] * self.member))
+
+    def answer(self, hidden: Tensor | None, mixed: Tensor) -> Tensor:
+        """Returns the logits of h and of what the columns have become."""
         if self.join is not None:
             mixed = mixed + self.join(hidden)[:, None]
         mixed = self.active(mixed)
         logits = torch.einsum("bkd,kdo->bko", mixed, self.weight) + self.bias
         return logits if self.training else logits.mean(1)
+
+    def contributions(self, hidden: Tensor | None, columns: Tensor, usual: Tensor) -> Tensor:
+        """Returns what each column adds to each logit on the way from the usual views to its own, all at once.
+
+        These are integrated gradients by the midpoints of some steps: (b, outputs, columns).
+        """
+        views = self.views(columns).detach()
+        added = views.new_zeros(len(views), self.bias.shape[1], columns.shape[1])
+        for step in range(_STEPS):
+            at = usual + (step + 0.5) / _STEPS * (views - usual)
+            with torch.enable_grad():
+                at = at.requires_grad_()
+                logits = self.answer(hidden, self.mixed_views(at))
+                for place in range(logits.shape[1]):
+                    (slope,) = torch.autograd.grad(logits[:, place].sum(), at, retain_graph=True)
+                    added[:, place].index_add_(1, self.view_columns, slope * (views - usual) / _STEPS)
+        return added
+
+    @property
+    def view_columns(self) -> Tensor:
+        """Returns the column that each of the inputs is a view of."""
+        return torch.cat([self.number.repeat(3), self.code.repeat_interleave(_CODE_WIDTH)])
 
     def views(self, columns: Tensor) -> Tensor:
         """Returns the (b, inputs) views of (b, columns)."""

@@ -1,0 +1,90 @@
+"""What scores are worth in plain counts: what the highest hold, how far values miss, which of two is better."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quartet.evaluation.metrics import Measure, higher_is_better, main_metric, metric_of, resamples
+from quartet.tasks import TaskType
+
+_NUM_POINTS = 50
+_ROUND = (10, 20, 50, 100, 200, 500, 1000)
+_PERCENTILES = (50, 80, 90)
+_NUM_RESAMPLES = 1000
+
+_Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Hits:
+    """How many of the `count` highest scored came true."""
+
+    count: int
+    came_true: float
+
+
+@dataclass(frozen=True)
+class Miss:
+    """So many in a hundred predictions were off by `error` at most."""
+
+    percent: int
+    error: float
+
+
+def hits(target: NDArray[Any], score: _Floats) -> tuple[Hits, ...]:
+    """Returns the hits among ever more of the highest scored, from none to all, round numbers among them.
+
+    Rows of equal score count as their mean: the order of the rows does not matter.
+    """
+    num_rows, order = len(target), np.argsort(-score, kind="stable")
+    counts = np.unique([*np.linspace(0, num_rows, _NUM_POINTS + 1).round(), *_ROUND]).astype(np.int64)
+    counts = counts[counts <= num_rows]
+    first = np.flatnonzero(np.append(True, np.diff(score[order]) != 0))[:num_rows]
+    found = np.cumsum(np.add.reduceat(target[order].astype(np.float64), first)) if num_rows else np.empty(0)
+    came_true = np.interp(counts, [*first, num_rows], [0.0, *found])
+    return tuple(Hits(int(count), float(true)) for count, true in zip(counts, came_true, strict=True))
+
+
+def misses(target: NDArray[Any], score: _Floats) -> tuple[Miss, ...]:
+    """Returns how far off half, four fifths and nine tenths of the predicted values were at most."""
+    if not len(target):
+        return ()
+    errors = np.percentile(np.abs(target - score), _PERCENTILES, method="higher")
+    return tuple(Miss(percent, float(error)) for percent, error in zip(_PERCENTILES, errors, strict=True))
+
+
+def confusion(target: NDArray[Any], score: _Floats) -> tuple[tuple[int, ...], ...]:
+    """Returns how many rows of each class (down) were predicted to be of which (across)."""
+    num = score.shape[1]
+    counts = np.bincount(target * num + score.argmax(axis=1), minlength=num * num).reshape(num, num)
+    return tuple(tuple(map(int, row)) for row in counts)
+
+
+def difference(
+    task_type: TaskType,
+    target: NDArray[Any],
+    one: _Floats,
+    other: _Floats,
+    entity: NDArray[Any],
+    rng_seed: int = 0,
+) -> Measure:
+    """Returns the main metric of some scores minus that of others, with its 95 % interval.
+
+    Both are measured on the same resamples of entities: what is hard for both cancels out.
+    """
+    name, metric = main_metric(task_type), metric_of(task_type)
+
+    def gap(weight: _Floats | None) -> float | None:
+        values = metric(target, one, weight), metric(target, other, weight)
+        return None if values[0] is None or values[1] is None else values[0] - values[1]
+
+    value = gap(None) if len(target) else None
+    drawn = [gap(weight) for weight in resamples(len(target), entity, _NUM_RESAMPLES, rng_seed)]
+    known = [each for each in drawn if each is not None]
+    low, high = map(float, np.percentile(known, (2.5, 97.5))) if known and value is not None else (None, None)
+    why = "" if value is not None else "the rows do not determine it"
+    return Measure(f"difference of {name}", value, low, high, higher_is_better(name), why)

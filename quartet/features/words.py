@@ -1,0 +1,228 @@
+"""Relational columns in plain words, and their values as people know them: in units, categories and dates."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from quartet.database import Relation
+from quartet.features.aggregates import RelationalColumns
+from quartet.features.arrays import FIRST_CODE
+from quartet.features.blocks import Calendar, LagBlock, OwnBlock, PathBlock, PlaceBlock, Way, WorldBlock
+from quartet.features.paths import WINDOWS, Path
+from quartet.features.summed import SUM, TREND, Summed, TableCells
+from quartet.tasks import KNOWN_LABELS
+
+_MONTHS = (
+    "January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
+    "December",
+)  # fmt: skip
+_WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+_EVER = "ever"
+
+
+@dataclass(frozen=True)
+class ColumnWords:
+    """What a column tells in words, of which table, by which links and over which span of time.
+
+    A value is shown as `scale * value + shift`, or as one of `names`.
+    """
+
+    words: str
+    table: str = ""
+    link: str = ""
+    span: str = ""
+    scale: float = 1.0
+    shift: float = 0.0
+    cell: str = ""  # the cell that is summed up
+    is_share: bool = False
+    names: tuple[str, ...] = ()
+
+    @property
+    def about(self) -> tuple[str, str]:
+        """Returns what columns that tell of the same have in common."""
+        return (self.link, self.cell) if self.link else (self.words, "")
+
+    def show(self, value: float) -> str:
+        """Returns a value as people read it; "none" where there is none."""
+        if math.isnan(value):
+            return "none"
+        if self.names:
+            return self.names[min(max(int(value), 0), len(self.names) - 1)]
+        number = self.scale * value + self.shift
+        if self.is_share:
+            return f"{number:.0%}"
+        return (
+            f"{number:,.0f}" if abs(number - round(number)) < 1e-4 or abs(number) >= 1e4 else f"{number:,.3g}"
+        )
+
+
+def column_words(columns: RelationalColumns) -> dict[str, ColumnWords]:
+    """Returns all columns in words, by their names."""
+    relations = [
+        path.first for block in columns.blocks if isinstance(block, PathBlock) and (path := block.path).first
+    ]
+    pairs = [(relation.table, relation.parent) for relation in {id(r): r for r in relations}.values()]
+
+    def noun(relation: Relation) -> str:
+        if relation.table == KNOWN_LABELS:
+            return "known labels"
+        is_one = pairs.count((relation.table, relation.parent)) <= 1
+        return relation.table if is_one else f"{relation.table} by {relation.foreign_key.distinct_label}"
+
+    told: dict[str, ColumnWords] = {}
+    for block in columns.blocks:
+        words: list[ColumnWords]
+        if isinstance(block, Calendar):
+            words = [
+                ColumnWords("month", names=_MONTHS), ColumnWords("weekday", names=_WEEKDAYS),
+                ColumnWords("hour of the day"), ColumnWords("days since it became known"),
+            ]  # fmt: skip
+        elif isinstance(block, OwnBlock):
+            words = list(_own(block))
+        elif isinstance(block, LagBlock):
+            words = list(_lags(block))
+        elif isinstance(block, PathBlock):
+            words = list(_path(block.path, block.summed, _subject(block.path, block.way, noun)))
+        else:
+            assert isinstance(block, (PlaceBlock, WorldBlock))
+            subject = (
+                f"all {block.path.table}"
+                if isinstance(block, WorldBlock)
+                else _subject(block.path, Way(), noun)
+            )
+            inside = list(_path(block.path, block.summed, subject))
+            if isinstance(block, PlaceBlock):
+                kept = [inside[place] for place in block._kept]
+                words = [
+                    one
+                    for each in kept
+                    for one in (
+                        replace(
+                            each,
+                            words=f"{each.words}, share of {block.table} below it",
+                            scale=1,
+                            shift=0,
+                            is_share=True,
+                        ),
+                        replace(
+                            each, words=f"{each.words}, distance to the highest of {block.table}", shift=0
+                        ),
+                    )
+                ]
+            else:
+                rates = [
+                    ColumnWords(
+                        f"{subject} in the last {_short(short)}, as a part of those in the last {long}",
+                        block.path.table, "all rows", f"last {short}", is_share=True,
+                    )
+                    for short, long in pairwise(block.path.windows[1:])
+                ]  # fmt: skip
+                words = [*rates, *(replace(inside[place], link="all rows") for place in block._kept)]
+        told |= dict(zip(block.names, words, strict=True))
+    return told
+
+
+def _subject(path: Path, way: Way, noun: object) -> str:
+    assert callable(noun)
+    subject = path.label
+    if path.first is not None:
+        subject = noun(path.first)
+        if path.second is not None:
+            shown = path.second.table if path.is_count else path.second.parent
+            subject = f"{shown} of its {subject}"
+    parents = [link.parent for link, _ in way.links if isinstance(link, Relation)]
+    return subject + "".join(f" of its {parent}" for parent in reversed(parents))
+
+
+def _own(block: OwnBlock) -> Iterator[ColumnWords]:
+    table = block.cells.table.name
+    parents = [link.parent for link, _ in block.way.links if isinstance(link, Relation)]
+    of_parent = "".join(f" of its {parent}" for parent in reversed(parents))
+    facts = ColumnWords("", table, block.way.label.rstrip(", ") or "its own row", "")
+    statistics = block.cells.features.statistics.tables[table]
+    for name, column in statistics.of("category").items():
+        names = ("none", "a new value", *map(str, column.vocabulary))
+        assert len(names) == FIRST_CODE + len(column.vocabulary)
+        yield replace(facts, words=name + of_parent, cell=name, names=names)
+    for name in block.cells.numbers:
+        yield _in_units(replace(facts, words=name + of_parent, cell=name), block.cells, name)
+    num_texts = len(block.cells.own) - len(statistics.of("category")) - len(block.cells.numbers)
+    texts = [
+        name.rpartition(" (text ")[0] for name in list(block.cells.own)[len(block.cells.own) - num_texts :]
+    ]
+    yield from (replace(facts, words=f"wording of {name}{of_parent}", cell=name) for name in texts)
+    yield from (
+        replace(facts, words=f"days since {name}{of_parent}", cell=name) for name in block.cells.dates
+    )
+    if block.way.links:
+        yield replace(facts, words=f"days since{of_parent} became known", cell="age")
+
+
+def _in_units(words: ColumnWords, cells: TableCells, name: str, kind: int = 0) -> ColumnWords:
+    """Returns words whose values are shown in the column's own unit; sizes of texts and sets stay logarithms."""
+    column = cells.features.statistics.tables[cells.table.name].of("number").get(name)
+    if column is None:
+        return words
+    return replace(words, scale=column.std, shift=0.0 if kind in (SUM, TREND) else column.mean)
+
+
+def _path(path: Path, summed: Summed, subject: str) -> Iterator[ColumnWords]:
+    facts = ColumnWords("", path.table, path.label, _EVER)
+    if path.is_count:
+        yield replace(facts, words=f"{subject} so far")
+        for window in path.windows:
+            yield replace(facts, words=f"{subject} in the last {_short(window)}", span=f"last {window}")
+        one = _short(path.windows[0])
+        yield replace(
+            facts, words=f"{subject} in the last {one} less those in the {one} before", span=f"last {one}"
+        )
+        yield replace(facts, words=f"days since the last of {subject}", span="latest")
+        yield replace(facts, words=f"days since the first of {subject}")
+    for is_number, names in summed.parts:
+        for name in names:
+            for what, (kind, _, _) in path.kinds(is_number).items():
+                span = next((f"last {w}" for w in path.windows if what.endswith(f"of {w}")), _EVER)
+                lately = f" in the last {_short(span.removeprefix('last '))}" if span != _EVER else ""
+                of = f"of {subject}{lately}"
+                if what == "latest":
+                    span, of = "latest", f"of the latest of {subject}"
+                elif " the last " in what:
+                    span = what.removeprefix("mean of the ")
+                    of = f"of the {span} {subject}"
+                elif kind == TREND:
+                    span = f"last {path.windows[0]}"
+                    one = _short(path.windows[0])
+                    of = f"of {subject}, the last {one} against the {one} before"
+                about = replace(facts, span=span, cell=name)
+                if is_number:
+                    how = {SUM: "sum of ", TREND: "change of the mean "}.get(
+                        kind, "" if what == "latest" else "mean "
+                    )
+                    yield _in_units(replace(about, words=f"{how}{name} {of}"), summed.table, name, kind)
+                else:
+                    how = "number" if kind == SUM else "share"
+                    text = f"{how} {of} with {name}" if what != "latest" else f"{name} {of}"
+                    yield replace(about, words=text, is_share=kind != SUM)
+    assert len(path.windows) == len(WINDOWS)
+
+
+def _lags(block: LagBlock) -> Iterator[ColumnWords]:
+    facts = ColumnWords("", block.path.table, block.path.label, "latest")
+    for name in block.names:
+        what, _, way = name.removeprefix(f"{block.path.label} -> ").rpartition(": ")
+        which = "its latest label" if way == "the latest" else f"its label {way}"
+        if what == "days since":
+            yield replace(facts, words=f"days since {which} became known")
+        elif what in block.cells.numbers:
+            yield _in_units(replace(facts, words=which, cell=what), block.cells, what)
+        else:
+            value = what.partition(" = ")[2]
+            yield replace(facts, words=f"{which} is {value}", cell=what, names=("no", "yes"))
+
+
+def _short(window: str) -> str:
+    """Returns a window as it is said after "the last": day, 2 days."""
+    return window.removeprefix("1 ")

@@ -1,0 +1,250 @@
+"""The answer in words: what was asked, how good the model is, and what it costs. Every figure is one of the run's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from markupsafe import Markup
+
+from quartet.drawing import hits_svg, reliability_svg
+from quartet.evaluation import Measure
+from quartet.runs import Evaluation, TrainedModel
+from quartet.tasks import TaskSpec
+from quartet.times import show_length
+from quartet.training import duration
+
+# What each metric says, for somebody who has never heard of it.
+METRICS = {
+    "roc_auc": (
+        "Ranking (AUC)",
+        "how often one that came true is scored above one that did not; chance is 0.5",
+    ),
+    "average_precision": (
+        "Precision",
+        "the share that came true among the highest scored, averaged; 1 is perfect",
+    ),
+    "log_loss": ("Log loss", "how surprised one is by what came who believes the scores; 0 is perfect"),
+    "brier": ("Brier score", "the mean squared gap of score and outcome; 0 is perfect"),
+    "calibration_error": (
+        "Calibration error",
+        "how far scores lie from the share that came true; 0 is perfect",
+    ),
+    "mae": ("Mean error (MAE)", "how far predictions are off on average, in units of the target"),
+    "rmse": ("Root mean square (RMSE)", "the same, with large errors counting more"),
+    "r2": ("Explained (R²)", "the share of the differences among targets that is explained; 1 is perfect"),
+    "nmae": ("Relative error", "the mean error over the spread of the targets in training"),
+    "accuracy": ("Right (accuracy)", "the share of rows whose class was right"),
+    "macro_f1": (
+        "Macro F1",
+        "how well classes are found, rare ones counting as much as common ones; 1 is perfect",
+    ),
+}
+RULES = {
+    "constant": "the same for everyone: what was usual in training",
+    "entity mean": "the mean of what came for the same entity before",
+    "last 12 labels": "the mean of the last 12 of these",
+    "LightGBM on counts": "boosted trees on the entity's own cells and counts of linked rows",
+}
+PROTOCOLS = {
+    "rolling": "each prediction sees all rows up to its own time, as in use",
+    "frozen": "the database ends where test begins, as in published figures",
+    "clamped": "the database ends where test begins, and all are asked as of then",
+}
+_SPLITS = {"test": "test", "val": "validation", "train": "training"}
+_TOPS = (10, 20, 50, 100)
+
+
+@dataclass(frozen=True)
+class Line:
+    """A figure in large letters, and what it says."""
+
+    figure: str
+    words: str
+
+
+def question(spec: TaskSpec) -> str:
+    """Returns what was asked, in the words of the task's file or, where it has none, in ours."""
+    if spec.description:
+        return spec.description
+    ahead = f" in the {show_length(spec.horizon).removeprefix('1 ')} that follows" if spec.horizon else ""
+    what = {
+        "binary_classification": f"will “{spec.target_col}” come true{ahead}?",
+        "regression": f"how large will “{spec.target_col}” be{ahead}?",
+        "multiclass_classification": f"which “{spec.target_col}” will it be{ahead}?",
+    }.get(spec.type, f"{spec.target_col}{ahead}")
+    return f"For each row of {spec.entity_table}: {what}"
+
+
+def best_rule(evaluation: Evaluation) -> tuple[str, dict[str, Measure]] | None:
+    """Returns the rule that needs no model with the best main metric."""
+    metric = next(iter(evaluation.rows[0].measures))
+    sign = 1 if evaluation.rows[0].measures[metric].higher_is_better else -1
+    rules = [row for row in evaluation.rows[1:] if not row.name.startswith("- ")]
+    known = [row for row in rules if row.measures[metric].value is not None]
+    best = max(known, key=lambda row: sign * (row.measures[metric].value or 0), default=None)
+    return (best.name, dict(best.measures)) if best else None
+
+
+def verdict(evaluation: Evaluation) -> str:
+    """Returns in a sentence whether the model is better than the best rule, as far as the interval tells."""
+    metric, own = next(iter(evaluation.rows[0].measures.items()))
+    rule = best_rule(evaluation)
+    if rule is None or own.value is None or own.low is None or own.high is None:
+        return ""
+    name, beside = rule[0], rule[1][metric].value or 0.0
+    words = f"the best rule that needs no model (“{name}”, {number(beside)})"
+    worst, best = (own.low, own.high) if own.higher_is_better else (-own.high, -own.low)
+    rival = beside if own.higher_is_better else -beside
+    if worst > rival:
+        return f"It is clearly better than {words}."
+    return f"It is worse than {words}." if best < rival else f"It is not clearly better than {words}."
+
+
+def headlines(evaluation: Evaluation) -> list[Line]:
+    """Returns how good the model is, in figures and words for everybody."""
+    metric, own = next(iter(evaluation.rows[0].measures.items()))
+    rule = best_rule(evaluation)
+    beside = rule[1][metric].value if rule else None
+    lines = []
+    if evaluation.hits:
+        rows, true = evaluation.hits[-1].count, evaluation.hits[-1].came_true
+        told = [each for each in evaluation.hits if each.count in _TOPS and 3 * each.count <= rows]
+        for each in told[-1:]:
+            chance = each.count * true / rows
+            words = f"of the {each.count} highest scored came true; by chance {chance:.0f}"
+            lines.append(Line(f"{each.came_true:.0f} of {each.count}", words))
+    if metric == "roc_auc" and own.value is not None:
+        words = "of two, one of which comes true, it scores the right one higher"
+        words += f"; the best rule {100 * beside:.0f} of 100" if beside is not None else ""
+        lines.append(Line(f"{100 * own.value:.0f} of 100", words))
+    if metric == "mae" and own.value is not None:
+        words = "is how far predictions are off on average"
+        words += f"; the best rule {short(beside)}" if beside is not None else ""
+        lines += [Line(short(own.value), words)]
+        shares = {
+            50: "half of the predictions are off by less than this",
+            90: "nine in ten are off by less than this",
+        }
+        lines += [
+            Line(short(miss.error), shares[miss.percent])
+            for miss in evaluation.misses
+            if miss.percent in shares
+        ]
+    if metric == "accuracy" and own.value is not None:
+        words = "were of the class that was predicted"
+        words += f"; by the best rule {100 * beside:.0f}" if beside is not None else ""
+        lines.append(Line(f"{100 * own.value:.0f} of 100", words))
+    return lines
+
+
+def tops(evaluation: Evaluation) -> list[tuple[int, float, float, float | None]]:
+    """Returns for some counts of the highest scored: how many came true, how many by chance, and the factor."""
+    if not evaluation.hits:
+        return []
+    rows, true = evaluation.hits[-1].count, evaluation.hits[-1].came_true
+    wanted = {round(rows * share) for share in (0.1, 0.2, 0.5)} | {10, 100, rows}
+    found = []
+    for each in evaluation.hits:
+        chance = each.count * true / rows if rows else 0.0
+        if each.count in wanted and each.count:
+            found.append((each.count, each.came_true, chance, each.came_true / chance if chance else None))
+    return found
+
+
+def evaluation_parts(
+    evaluations: Sequence[Evaluation], classes: Sequence[Any] | None
+) -> list[dict[str, Any]]:
+    """Returns evaluations of one split as the page shows them; those that do not differ by protocol once."""
+    alike: list[list[Evaluation]] = []
+    for each in evaluations:
+        same = next((group for group in alike if group[0].rows == each.rows), None)
+        alike.append([each]) if same is None else same.append(each)
+    return [_evaluation_part(group[0], [each.protocol for each in group], classes) for group in alike]
+
+
+def _evaluation_part(
+    evaluation: Evaluation, protocols: Sequence[str], classes: Sequence[Any] | None
+) -> dict[str, Any]:
+    """Returns an evaluation: the table with the best of each metric marked, and its pictures."""
+    first = evaluation.rows[0].measures
+    marked = {}
+    for name, measure in first.items():
+        values = [row.measures[name].value for row in evaluation.rows if name in row.measures]
+        known = [value for value in values if value is not None]
+        marked[name] = (max if measure.higher_is_better else min)(known, default=None)
+    pictures = []
+    if evaluation.hits:
+        counts = [(each.count, each.came_true) for each in evaluation.hits]
+        about = "Going down the list from the highest score: how much of what came true is found. Grey: by chance."
+        pictures.append((Markup(hits_svg(counts, "Found, % of all that came true")), about))
+    if evaluation.bins:
+        title = "Came true" if evaluation.hits else "Came, on average"
+        about = "What was predicted, and what came. On the grey line predictions can be taken at their word."
+        pictures.append((Markup(reliability_svg(evaluation.bins, title)), about))
+    return {
+        "split": _SPLITS[evaluation.split],
+        "protocols": list(protocols),
+        "protocol": PROTOCOLS.get(protocols[0], ""),
+        "main": next(iter(first.values())),
+        "verdict": verdict(evaluation),
+        "num_rows": evaluation.num_rows,
+        "metrics": [(name, *METRICS.get(name, (name, "")), m.higher_is_better) for name, m in first.items()],
+        "rules": [(row.name, RULES[row.name]) for row in evaluation.rows if row.name in RULES],
+        "rows": [
+            {
+                "name": row.name.removeprefix("- "),
+                "kind": "model" if place == 0 else "member" if row.name.startswith("- ") else "rule",
+                "cells": [
+                    (m, m.value is not None and m.value == marked[name]) for name, m in row.measures.items()
+                ],
+            }
+            for place, row in enumerate(evaluation.rows)
+        ],
+        "pictures": pictures,
+        "tops": tops(evaluation),
+        "warnings": evaluation.warnings,
+        "confusion": evaluation.confusion,
+        "classes": [str(name) for name in classes or ()],
+    }
+
+
+def cost(model: TrainedModel, num_scored: int, seconds: float) -> list[tuple[str, str]]:
+    """Returns what a model has cost and costs, line by line."""
+    run, (checkpoint, _) = model.run, model.members[0]
+    machine = run.read("environment.json")
+    trained = training_seconds(model)
+    threads = f"{machine['threads']} of {machine['cores']} cores"
+    size = sum(path.stat().st_size for path in run.model_folder.rglob("*") if path.is_file())
+    lines = [("Training", f"{duration(trained)} on {threads}" if trained else f"on {threads}")]
+    lines.append(("Model", f"{checkpoint.model.summary}, {size / 1e6:.1f} MB on disk"))
+    if num_scored:
+        lines.append(
+            (
+                "Predicting",
+                f"{num_scored:,} scores in {duration(max(seconds, 0.1))}, reading the data included",
+            )
+        )
+    return lines
+
+
+def training_seconds(model: TrainedModel) -> float:
+    """Returns the seconds that the members of a model took to train, or its epochs."""
+    members = model.members[0][0].model.members
+    if members:
+        return float(sum(member.seconds for member in members))
+    return float(sum(epoch.seconds + epoch.validation_seconds for epoch in model.run.epochs()))
+
+
+def short(value: float) -> str:
+    """Returns a figure with three digits, or all of its whole ones."""
+    return (f"{value:,.0f}" if abs(value) >= 100 else f"{value:#.3g}").replace("-", "−")
+
+
+def number(value: float | None) -> str:
+    """Returns a figure with four decimals, fewer where it is large."""
+    if value is None:
+        return "n/a"
+    digits = 4 if abs(value) < 10 else 2 if abs(value) < 1e4 else 0
+    return f"{value:,.{digits}f}".replace("-", "−")

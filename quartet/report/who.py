@@ -1,0 +1,66 @@
+"""Which entities: the table of predictions with the reasons of each, and closely why the highest are where they are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from quartet.explain import Explanation, explain
+from quartet.listener import Listener
+from quartet.report.answer import number
+from quartet.report.why import reasons
+from quartet.runs import LiveModel, Predictions
+
+_MOST_ROWS = 1000
+_EXPLAINED = 10
+_HEADS = {"calibrated": "Probability", "name": "Name", "predicted": "Predicted"}
+
+
+def explanations(
+    live: LiveModel, predictions: Predictions, at: Any, listener: Listener
+) -> tuple[list[Explanation], list[Explanation]]:
+    """Returns why the rows of the table have their scores, in their order, and closely why the highest have theirs.
+
+    Entities without a key cannot be asked about by name: they have no reasons here.
+    """
+    table = predictions.top(_MOST_ROWS).table
+    if not len(table) or len(live.database[live.members[0].task.entity_table].primary_key) != 1:
+        return [], []
+    keys = table[0].to_pylist()
+    every = list(explain(live, keys, at, rows=False, lookalikes=0, listener=listener))
+    order = sorted(range(len(keys)), key=lambda place: -every[place].score)
+    closely = explain(live, [keys[place] for place in order[:_EXPLAINED]], at, listener=listener)
+    return every, list(closely)
+
+
+def who_part(predictions: Predictions, told: Sequence[Explanation]) -> dict[str, Any]:
+    """Returns the table of predictions: the highest first, of several classes in the order of keys."""
+    table = predictions.top(_MOST_ROWS).table
+    numeric = {n for n in table.column_names if pa.types.is_floating(table.schema.field(n).type)}
+    names = [name for name in table.column_names if name != "time"]
+    heads = {**_HEADS, "score": "Score" if "calibrated" in names else "Predicted"}
+    rows = [{"cells": [row[name] for name in names], "reasons": []} for row in table.to_pylist()]
+    for row, each in zip(rows, told, strict=bool(told)):
+        row["reasons"] = reasons(each)
+    return {
+        "columns": [(name, name in numeric, heads.get(name, name.removeprefix("score_"))) for name in names],
+        "rows": rows,
+        "is_ranked": "score" in names,
+        "has_reasons": any(row["reasons"] for row in rows),
+        "num_all": len(predictions),
+        "time": str(table["time"][0].as_py()) if len(table) else "",
+    }
+
+
+def highest(predictions: Predictions, most: int = 2) -> str:
+    """Returns the highest of all in a few words; nothing where there is no one score."""
+    table = predictions.top(most).table
+    if "score" not in table.column_names or not len(table):
+        return ""
+    name = "name" if "name" in table.column_names else table.column_names[0]
+    told = "calibrated" if "calibrated" in table.column_names else "score"
+    rows = zip(table[name].to_pylist(), table[0].to_pylist(), table[told].to_pylist(), strict=True)
+    shown = ((who or key, f"{x:.0%}" if told == "calibrated" else number(x)) for who, key, x in rows)
+    return " and ".join(f"{who} ({score})" for who, score in shown)

@@ -46,9 +46,8 @@ def nearby(view: View, node: int, time: int, context: Context | None) -> Nearby:
     for label, nodes in whole.items():
         turns += [(turn, near, label) for turn, near in enumerate(nodes[::-1][:_NEWEST].tolist())]
     beyond: dict[int, str] = {}
-    for _, near, label in sorted(
-        turns, key=lambda each: each[0]
-    ):  # never by nodes: these move with other rows
+    turns.sort(key=lambda each: each[0])  # never by nodes, which move with other rows
+    for _, near, label in turns:
         for further, nodes in _links(view, near, time):
             for other in nodes[::-1][:_NEWEST_BEYOND].tolist():
                 beyond.setdefault(other, f"{label}, {further}")

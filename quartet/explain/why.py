@@ -15,7 +15,7 @@ from quartet.explain.result import Change, ColumnEffect, Effect, Explanation, Ex
 from quartet.explain.rows import Occlusion
 from quartet.features import ColumnWords, column_words
 from quartet.listener import Listener
-from quartet.runs import LiveModel
+from quartet.runs import LiveModel, question
 
 _MOST_COLUMNS, _MOST_SHOWN = 12, 12
 _KEPT = 4  # times whose known cases are kept
@@ -67,14 +67,16 @@ def explain(
     listener.noticed(asked.findings)
     told: list[Explanation | None] = [None] * len(asked.rows)
     for time in np.unique(asked.times).tolist():
-        places = np.flatnonzero(asked.times == time)
+        places, words = (
+            np.flatnonzero(asked.times == time),
+            question(live.members[0].task.spec, np.array([time])),
+        )
         for first in range(0, len(places), _AT_ONCE):
             some = places[first : first + _AT_ONCE]
             own = _explained(live, asked.rows[some], time, rows, lookalikes, listener)
             for place, each in zip(some, own, strict=True):
-                told[place] = each
-    words = asked.headline.rpartition(", for ")[0]
-    return Explanations(tuple(replace(each, task=words) for each in told if each is not None), asked.headline)
+                told[place] = replace(each, task=words)
+    return Explanations(tuple(each for each in told if each is not None), asked.headline)
 
 
 def _explained(

@@ -5,7 +5,7 @@ from quartet.runs.evaluate import Evaluation, evaluation_file, kept_evaluations,
 from quartet.runs.leakcheck import LeakReport, leakcheck
 from quartet.runs.live import LiveModel
 from quartet.runs.model import Ensemble, TrainedModel, fit, load
-from quartet.runs.predictions import Predictions, prediction_writer
+from quartet.runs.predictions import Predictions, prediction_writer, question
 from quartet.runs.run import Run
 from quartet.runs.show import JsonTraining, ProgressView, TrainingView
 
@@ -28,5 +28,6 @@ __all__ = [
     "load",
     "paired",
     "prediction_writer",
+    "question",
     "score_on_test",
 ]

@@ -125,13 +125,18 @@ def headline(
     """Returns in words what is predicted, when, and for how many of whom."""
     if not len(times):
         return f"{spec.name}: nobody is asked about"
+    of_all = f" of {num_known:,}" if words and num_known != num_asked else ""
+    whom = f"{num_asked:,}{of_all} {spec.entity_table}{': ' if words else ''}{words}"
+    return f"{question(spec, times)}, for {whom}"
+
+
+def question(spec: TaskSpec, times: NDArray[np.int64]) -> str:
+    """Returns in words what is predicted, and when."""
     first, last = show_instant(int(times.min())), show_instant(int(times.max()))
     when = first if first == last else f"times from {first} to {last}"
     length = show_length(spec.horizon)
     ahead = f" in the {length.removeprefix('1 ')} after {when}" if spec.horizon else f" at {when}"
-    of_all = f" of {num_known:,}" if words and num_known != num_asked else ""
-    whom = f"{num_asked:,}{of_all} {spec.entity_table}{': ' if words else ''}{words}"
-    return f"{spec.name}: {_WHAT.get(spec.type, '')}{spec.target_col}{ahead}, for {whom}"
+    return f"{spec.name}: {_WHAT.get(spec.type, '')}{spec.target_col}{ahead}"
 
 
 def prediction_table(

@@ -33,7 +33,7 @@ def test_python_examples_run(
 
 def test_the_way_through_a_database_is_complete() -> None:
     verbs = [words[1] for words in commands(README) if words[0] == "quartet"]
-    assert verbs[:5] == ["inspect", "task", "train", "evaluate", "predict"]
+    assert verbs[:6] == ["ask", "inspect", "task", "train", "evaluate", "predict"]
 
 
 def test_make_targets_exist() -> None:

@@ -48,7 +48,8 @@ class LateColumn:
     def finding(self) -> Finding:
         where = f"{self.table}.{self.column}"
         text = f"{where} {'is' if self.is_sure else 'may be'} filled in later than its row: {self.why}"
-        fix = f"remove_columns: [[{self.table}, {self.column}]] in the task hides the column"
+        hidden = f"remove_columns: [[{self.table}, {self.column}]] in the task"
+        fix = f"{hidden}, or --hide {where} with a query, hides the column"
         if self.available_at:
             fix += f"; available_at: {self.column} in the schema shows the whole row only then"
         report = warning if self.is_sure else note

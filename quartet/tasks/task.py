@@ -46,7 +46,7 @@ from quartet.tasks.splits import (
     split_of_labels,
 )
 from quartet.tasks.vault import Vault
-from quartet.times import parse_instant, show_instant, show_length, to_utc
+from quartet.times import NEVER, STATIC, parse_instant, show_instant, show_length, to_utc
 
 _MANIFEST = "manifest.yaml"
 _MOST_WINDOWS = 2000  # of past labels, each of which takes a SELECT
@@ -449,6 +449,10 @@ def _splits(spec: TaskSpec, database: Database, labels: pa.Table | None) -> Spli
         if not len(time):
             raise TaskError("L01", f'task "{spec.name}" has neither labels nor cut-offs', "give label rows")
         span = int(time.min()), int(time.max())
+    elif spec.kind == "autocomplete":  # asked about are its rows, which may end before the others do
+        known_at = database[spec.entity_table].known_at
+        dated = known_at[(known_at != STATIC) & (known_at != NEVER)]
+        span = (int(dated.min()), int(dated.max())) if len(dated) else span
     if span is None:
         raise no_times(
             f'task "{spec.name}" has no cut-offs, and no table has a time column', database.possible

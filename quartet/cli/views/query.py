@@ -41,6 +41,8 @@ def _facts(reading: Reading, task: Task, windows: int | None) -> list[tuple[str,
     ]
     val, test = show_instant(task.splits.val), show_instant(task.splits.test)
     why = "proposed: the last windows that the data have room for"
+    if spec.kind != "forecast":
+        why = "proposed: a tenth of the time of its rows for each"
     if not task.splits.is_proposed:
         why = "given with the query" if spec.val_timestamp else "given with the database"
     facts.append(("splits", f"validation from {val}, test from {test} ({why})"))

@@ -296,3 +296,18 @@ def test_ask_reads_views_hides_columns_and_writes_into_a_database(
     assert "the highest 2" in shown
     with closing(sqlite3.connect("shop.sqlite")) as file:
         assert file.execute("SELECT COUNT(*) FROM scores WHERE horizon = '10 days'").fetchone()[0] > 2
+
+
+def test_a_column_is_judged_by_the_last_of_its_rows() -> None:
+    """Customers join in the first hundred days, and orders go on for two hundred more."""
+    shop = small_shop()
+    tables = {name: table.data for name, table in shop.tables.items()}
+    joined = pa.array([START + 2 * row * DAY for row in range(40)], pa.timestamp("ns"))
+    tables["customers"] = (
+        tables["customers"].append_column("joined", joined).append_column("city", pa.array(["a", "b"] * 20))
+    )
+    customers = replace(shop.schema.tables["customers"], time=TimeColumn("joined"))
+    schema = replace(shop.schema, tables={**shop.schema.tables, "customers": customers})
+    task = Database.build(tables, schema).query("PREDICT customers.city FOR EACH customers.customer")
+    assert task.splits.is_proposed
+    assert [len(task.seeds(split)) for split in SPLITS] == [32, 4, 4]

@@ -96,7 +96,7 @@ def ask(
             raise typer.Exit(stopped.exit_code) from None
         finally:
             listener.close()
-    console().print(trained.evaluate(task, device=device).grid())
+    console().print(trained.evaluate(task, device=device).grid(members=False))  # training has shown these
     scores = trained.on(database, device=device).predict(keys, moment)
     console().print(scores.grid(top))
     if write is not None and out is not None:

@@ -80,9 +80,11 @@ class Evaluation:
 
     __repr__ = __str__
 
-    def grid(self) -> Any:
+    def grid(self, members: bool = True) -> Any:
+        """Returns the figures of the model, of its members if these are wanted, and of the rules."""
         title = f"{self.task}, {self.split} ({self.protocol}), {self.num_rows:,} rows"
-        return evaluation_grid(title, [(row.name, row.measures) for row in self.rows], self.warnings)
+        shown = [row for row in self.rows if members or not row.name.startswith(_MEMBER)]
+        return evaluation_grid(title, [(row.name, row.measures) for row in shown], self.warnings)
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -120,6 +122,7 @@ class Evaluation:
             run.write_text(f"calibration-{self.split}-{self.protocol}.svg", picture)
 
 
+_MEMBER = "- "  # before the name of a member of a model
 _PARTS: dict[str, Any] = {"bins": Bin, "hits": Hits, "misses": Miss}
 
 
@@ -181,7 +184,7 @@ def evaluate(
     model = next(iter(scores))
     if len(members) == 1:
         inside = zip(members[0][0].model.members, found[0][1], strict=True)
-        scores |= {f"- {member.name}, random seed {member.rng_seed}": own for member, own in inside}
+        scores |= {f"{_MEMBER}{member.name}, random seed {member.rng_seed}": own for member, own in inside}
     # The rules know what some member knows: with past labels, all labels that the database tells.
     has_past_labels, task = max(tasks.items())
     seeds = task.asked_seeds(split)
@@ -265,7 +268,7 @@ def quality(members: Sequence[tuple[Checkpoint, Run | None]]) -> str:
                 rows = {row["name"]: Measure(**row["measures"][metric]) for row in told["rows"]}
                 model, *others = rows
                 rules = [
-                    name for name in others if not name.startswith("- ") and rows[name].value is not None
+                    name for name in others if not name.startswith(_MEMBER) and rows[name].value is not None
                 ]
                 sign = 1 if rows[model].higher_is_better else -1
                 best = max(rules, key=lambda name: sign * float(rows[name].value or 0), default=None)

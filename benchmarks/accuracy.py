@@ -99,10 +99,10 @@ def measure(name: str, seed: int, asked: argparse.Namespace) -> None:
         else:
             logits = [member.model.logits(view, seeds) for member in model.members]
             each, auto = [checkpoint.scores(x) for x in logits], checkpoint.scores(model.blend(logits))
-        kinds = [member.architecture for member in model.members]
+        kinds, names = ([getattr(m, what) for m in model.members] for what in ("architecture", "name"))
         scores = {
             "plain LightGBM": plain.scores(view, seeds),
-            "LightGBM": each[0],
+            "LightGBM": each[names.index("trees") if "trees" in names else 0],  # the first are on near rows
             "bag of trees": bag_of_trees(model, each),
             "tower": each[kinds.index("tower")],
             "quartet + tower": each[kinds.index("quartet")],

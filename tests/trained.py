@@ -232,7 +232,7 @@ def quartet(*words: object, env: dict[str, str] | None = None, **options: Any) -
         env={**command_environment(), **(env or {})},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         check=False,
         **options,
     )

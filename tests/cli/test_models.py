@@ -215,7 +215,7 @@ class Terminal:
             while more := os.read(self.screen, 4096):
                 self.text += more.decode()
         os.close(self.screen)
-        return self.process.wait(timeout=60)
+        return self.process.wait(timeout=600)
 
 
 def test_a_run_in_a_terminal_is_stopped_and_goes_on_to_the_same_weights(

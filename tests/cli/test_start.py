@@ -41,7 +41,7 @@ def imported(*words: object, program: str = WATCH) -> str:
     """Which slow packages a run of the command tried to import, none of them being there."""
     command = [sys.executable, "-c", program, *map(str, words)]
     done = subprocess.run(
-        command, capture_output=True, text=True, timeout=60, cwd=ROOT, check=False, env=command_environment()
+        command, capture_output=True, text=True, timeout=600, cwd=ROOT, check=False, env=command_environment()
     )
     assert done.returncode == 0, done.stderr
     return done.stderr.splitlines()[-1]

@@ -591,7 +591,7 @@ def test_two_writers_and_a_reader(tmp_path: Path) -> None:
     while min(seen["a"], seen["b"]) < 10 and all(process.is_alive() for process in writers):
         seen[look(path)] += 1
     stop.set()
-    assert [results.get(timeout=60) for _ in writers] == ["done"] * 2
+    assert [results.get(timeout=600) for _ in writers] == ["done"] * 2
     for process in writers:
         process.join()
     assert set(seen) <= {"a", "b", "replaced in between"}
@@ -611,7 +611,7 @@ def test_two_processes_build_one_cache(tmp_path: Path) -> None:
     processes = [spawn.Process(target=build_and_tell, args=(tmp_path, start, results)) for _ in range(2)]
     for process in processes:
         process.start()
-    told = [results.get(timeout=60) for _ in processes]
+    told = [results.get(timeout=600) for _ in processes]
     for process in processes:
         process.join()
     assert told == [(CONTEXT.local(5)[0].tolist(), [])] * 2

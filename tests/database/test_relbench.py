@@ -161,7 +161,7 @@ def refusals(*names: str, cache: Path, before: str = "") -> list[str]:
         cwd=Path(__file__).parents[2],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=600,
         check=True,
     )
     return done.stdout.splitlines()

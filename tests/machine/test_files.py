@@ -184,7 +184,7 @@ def test_four_writers_and_a_reader(tmp_path: Path) -> None:
         seen[look(target)] += 1
         if min(seen["whole"], seen["replaced"]) > 10:  # the race was run
             is_enough.set()
-    assert [results.get(timeout=60) for _ in writers] == ["done"] * 4
+    assert [results.get(timeout=600) for _ in writers] == ["done"] * 4
     assert seen["mixed"] == 0
     assert look(target) == "whole"
     assert names(tmp_path) == ["folder"]

@@ -15,7 +15,7 @@ from quartet.explain.result import Change, ColumnEffect, Effect, Explanation, Ex
 from quartet.explain.rows import Occlusion
 from quartet.features import ColumnWords, column_words
 from quartet.listener import Listener
-from quartet.runs import LiveModel
+from quartet.runs import LiveModel, headline
 
 _MOST_COLUMNS, _MOST_SHOWN = 12, 12
 _KEPT = 4  # times whose known cases are kept
@@ -73,8 +73,7 @@ def explain(
             own = _explained(live, asked.rows[some], time, rows, lookalikes, listener)
             for place, each in zip(some, own, strict=True):
                 told[place] = each
-    words = asked.headline.rpartition(", for ")[0]
-    return Explanations(tuple(replace(each, task=words) for each in told if each is not None), asked.headline)
+    return Explanations(tuple(each for each in told if each is not None), asked.headline)
 
 
 def _explained(
@@ -92,6 +91,7 @@ def _explained(
     archetypes = cases.archetypes(reading, explainer.words)
     record = live.members[0].task
     table = live.views[0].database[record.entity_table]
+    words = headline(record.spec, times[:1], 1).rpartition(", for ")[0]
     told = []
     for place, row in enumerate(rows.tolist()):
         key, name = key_and_name(table, row)
@@ -116,6 +116,7 @@ def _explained(
                 lookalikes=alike[place],
                 archetype=archetypes[place],
                 changes=changes,
+                task=words,
                 is_chance=record.type != "regression",
             )
         )

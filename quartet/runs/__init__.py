@@ -5,7 +5,7 @@ from quartet.runs.evaluate import Evaluation, evaluation_file, score_on_test
 from quartet.runs.leakcheck import LeakReport, leakcheck
 from quartet.runs.live import LiveModel
 from quartet.runs.model import Ensemble, TrainedModel, fit, load
-from quartet.runs.predictions import Predictions, prediction_writer
+from quartet.runs.predictions import Predictions, headline, prediction_writer
 from quartet.runs.run import Run
 from quartet.runs.show import JsonTraining, ProgressView, TrainingView
 
@@ -23,6 +23,7 @@ __all__ = [
     "TrainingView",
     "evaluation_file",
     "fit",
+    "headline",
     "leakcheck",
     "load",
     "prediction_writer",

@@ -11,6 +11,7 @@
 
     live = model.on(db)                             # graph and features once
     live.predict(["c17", "c42"], at="2024-06-01")   # a table: key, name, time, score, calibrated
+    live.explain(["c17"], at="2024-06-01")          # why: parts, cells, rows, known cases (docs/explain.md)
     model = q.load("runs/latest")
 
 Errors of this package are `quartet.errors.QuartetError`, with a code, what is wrong, and what to do.

@@ -184,7 +184,7 @@ class Occlusion:
         is_static = known == STATIC
         age = np.where(is_static, -1.0, (self.time - np.where(is_static, self.time, known)) / unit)
         edges = [-np.inf, -0.5, *_SPANS, np.inf]
-        words = ["", *(f"in the last {show_length(unit * _SPANS[0])}",)]
+        words = ["", *(f"in the last {show_length(unit * _SPANS[0]).removeprefix('1 ')}",)]
         words += [f"{show_length(unit * a)} to {show_length(unit * b)} ago" for a, b in pairwise(_SPANS)]
         words.append(f"more than {show_length(unit * _SPANS[-1])} ago")
         for low, high, span in zip(edges, edges[1:], words, strict=False):

@@ -19,6 +19,7 @@ from rich.console import RenderableType
 from quartet.drawing import rendered
 from quartet.errors import UsageError
 from quartet.explain.show import explanation_view, global_view_text
+from quartet.features import plain_table
 from quartet.machine import as_path, new_file
 from quartet.tasks import KNOWN_LABELS
 from quartet.times import show_instant, to_arrow
@@ -59,10 +60,6 @@ class ColumnEffect:
         return f"{self.words}: {self.value}{usual}"
 
 
-def _plain(table: str) -> str:
-    return "known labels" if table == KNOWN_LABELS else table
-
-
 @dataclass(frozen=True)
 class RowEffect:
     """A row, or rows of one path and span: the score less what it would be had they not been there."""
@@ -71,7 +68,7 @@ class RowEffect:
     key: str  # of a single row; empty where there are several
     name: str
     time: int | None  # of the last of them, in nanoseconds UTC; None if always known
-    path: str  # the links from the entity: "orders by customer, items by order"
+    path: str  # the links from the entity in words: "items of its orders"
     span: str  # "in the last 30 days"; empty for a single row
     cells: tuple[tuple[str, str], ...]  # of a group, those that all its rows share
     count: int
@@ -82,13 +79,24 @@ class RowEffect:
     def words(self) -> str:
         if self.count > 1:
             shared = ", ".join(f"{name} {value}" for name, value in self.cells[:2])
-            return f"{self.count:,} {_plain(self.table)} {self.span}".rstrip() + (
-                f" ({shared})" if shared else ""
-            )
+            rows = f"{self.count:,} {plain_table(self.table)} {self.span}".rstrip()
+            return f"{rows} (all with {shared})" if shared else rows
         when = f" of {show_instant(self.time)}" if self.time is not None else ""
         if self.table == KNOWN_LABELS:
-            return f"its label known{when.replace(' of ', ' at ')}"
+            return f"its past label{when.replace(' of ', ' known since ')}"
         return f"{self.table} {self.name or self.key}{when}"
+
+    @property
+    def sentence(self) -> str:
+        """What the row is, with its first cells, and the links that lead to it where they say more than its table."""
+        cells = ", ".join(f"{name} {value}" for name, value in self.cells[:3])
+        is_label = self.table == KNOWN_LABELS
+        shown = f"{self.words} ({cells.removeprefix('label ')})" if cells and self.count == 1 else self.words
+        return (
+            f"{shown}, {self.path}"
+            if self.path not in ("", plain_table(self.table)) and not is_label
+            else shown
+        )
 
 
 @dataclass(frozen=True)

@@ -51,6 +51,9 @@ class ColumnEffect:
     count: int = (
         1  # columns that tell of the same cell or link in other ways, this one and those, add up to `effect`
     )
+    is_shared: bool = (
+        False  # the same for all who are asked about at one time: the calendar, all rows of a table
+    )
 
     @property
     def sentence(self) -> str:
@@ -92,11 +95,8 @@ class RowEffect:
         cells = ", ".join(f"{name} {value}" for name, value in self.cells[:3])
         is_label = self.table == KNOWN_LABELS
         shown = f"{self.words} ({cells.removeprefix('label ')})" if cells and self.count == 1 else self.words
-        return (
-            f"{shown}, {self.path}"
-            if self.path not in ("", plain_table(self.table)) and not is_label
-            else shown
-        )
+        way = "" if is_label or self.path == self.table else self.path.removeprefix(f"{self.table} ")
+        return f"{shown}, {way}" if way else shown
 
 
 @dataclass(frozen=True)
@@ -139,15 +139,18 @@ class Explanation:
     task: str = ""  # what is predicted, in words
     is_chance: bool = True  # whether scores are probabilities
 
-    def reasons(self, num: int = 3) -> list[str]:
+    def reasons(self, num: int = 3, *, own: bool = False) -> list[str]:
         """Returns the strongest reasons in plain words: columns, else rows, else parts.
 
-        Those that took the score where it is come first, then those that held it back.
+        Those that took the score where it is come first, then those that held it back. With `own`, what is the same
+        for all who are asked about at this time is no reason.
         """
         side = 1 if self.score >= self.base else -1
         told: Sequence[ColumnEffect | RowEffect | Effect]
         for told in (self.columns, self.rows, self.parts):
             moved = [each for each in told if each.effect and not _is_rest(each)]
+            if own:
+                moved = [each for each in moved if not (isinstance(each, ColumnEffect) and each.is_shared)]
             if moved:
                 moved.sort(key=lambda each: (side * each.effect < 0, -abs(each.effect)))
                 return [

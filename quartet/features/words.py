@@ -21,7 +21,8 @@ _MONTHS = (
     "December",
 )  # fmt: skip
 _WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
-_EVER = "ever"
+_EVER, ALL_ROWS = "ever", "all rows"
+_CALENDAR = ("month", "weekday", "hour of the day")
 _ID = re.compile(r"_id$|(?<=[a-z])I[dD]$")  # "dest_id" is said as "dest"
 PAST_LABELS, _LATEST_LABEL = "past labels", "its latest past label"
 YES_NO = ("no", "yes")
@@ -43,6 +44,11 @@ class ColumnWords:
     cell: str = ""  # the cell that is summed up
     is_share: bool = False
     names: tuple[str, ...] = ()
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether it is the same for all who are asked about at one time."""
+        return self.link == ALL_ROWS or (not self.link and self.words in _CALENDAR)
 
     @property
     def about(self) -> tuple[str, str]:
@@ -97,8 +103,8 @@ def column_words(columns: RelationalColumns) -> dict[str, ColumnWords]:
         words: list[ColumnWords]
         if isinstance(block, Calendar):
             words = [
-                ColumnWords("month", names=_MONTHS), ColumnWords("weekday", names=_WEEKDAYS),
-                ColumnWords("hour of the day"), ColumnWords("days since it became known"),
+                ColumnWords(_CALENDAR[0], names=_MONTHS), ColumnWords(_CALENDAR[1], names=_WEEKDAYS),
+                ColumnWords(_CALENDAR[2]), ColumnWords("days since it became known"),
             ]  # fmt: skip
         elif isinstance(block, OwnBlock):
             words = list(_own(block, noun))
@@ -136,11 +142,11 @@ def column_words(columns: RelationalColumns) -> dict[str, ColumnWords]:
                 rates = [
                     ColumnWords(
                         f"{subject} in the last {_short(short)}, as a part of those in the last {long}",
-                        block.path.table, "all rows", f"last {short}", is_share=True,
+                        block.path.table, ALL_ROWS, f"last {short}", is_share=True,
                     )
                     for short, long in pairwise(block.path.windows[1:])
                 ]  # fmt: skip
-                words = [*rates, *(replace(inside[place], link="all rows") for place in block._kept)]
+                words = [*rates, *(replace(inside[place], link=ALL_ROWS) for place in block._kept)]
         told |= dict(zip(block.names, words, strict=True))
     return told
 

@@ -63,7 +63,8 @@ def test_reasons_are_those_that_took_the_score_where_it_is_and_then_the_others()
 
 
 def test_a_row_is_said_with_its_cells_and_by_links_that_say_more_than_its_table() -> None:
-    assert ROW.sentence == "orders 17 of 2024-01-04 (state late), orders by buyer"
+    assert ROW.sentence == "orders 17 of 2024-01-04 (state late), by buyer"
+    assert replace(ROW, path="orders of its carts").sentence.endswith("(state late), of its carts")
     assert replace(ROW, path="orders").sentence == "orders 17 of 2024-01-04 (state late)"
     assert (
         replace(GROUP, cells=(("kind", "b"),), path="").sentence
@@ -83,6 +84,14 @@ def test_effects_that_are_written_as_0_share_a_line_without_a_bar() -> None:
     value = replace(TOLD, parts=(Effect("trees", "trees", 4.22), *faint), is_chance=False)
     assert "+4.22 " in str(value)
     assert "e-0" not in str(value)
+
+
+def test_own_reasons_leave_out_what_is_the_same_for_all() -> None:
+    shared = ColumnEffect("c", "weekday", "Monday", "Friday", 0.4, "", is_shared=True)
+    told = replace(TOLD, columns=(shared, *TOLD.columns))
+    assert told.reasons(1) == ["weekday: Monday, usually Friday"]
+    assert told.reasons(own=True) == TOLD.reasons()
+    assert replace(told, columns=(shared, REST)).reasons(own=True) == ["orders 17 of 2024-01-04", GROUP.words]
 
 
 def test_a_group_is_said_as_one() -> None:

@@ -14,7 +14,8 @@ _WIDTH, _LABEL, _MARGIN = 720, 150, 16
 _LANE, _SPAN, _BAR = 34, 24, 22
 _STEPS = (("D", 1), ("D", 7), ("M", 1), ("M", 3), ("Y", 1), ("Y", 2), ("Y", 5), ("Y", 10), ("Y", 50))
 _MOST_TICKS = 8
-_NAMED, _LONGEST = 330, 56  # of the name of a bar: how wide it is, and how many letters that are
+_BARS = 880  # how wide a picture of bars is
+_NAMED, _LONGEST = 480, 82  # of the name of a bar: how wide it is, and how many letters that are
 
 
 @dataclass(frozen=True)
@@ -106,7 +107,7 @@ def bars_svg(rows: Sequence[tuple[str, float, str]], title: str) -> str:
     """Draws a bar for each (name, size, what is written beside it); sizes below 0 go to the left."""
     label, note, y = _NAMED, 70, 6.0
     low, high = min([0.0, *(size for _, size, _ in rows)]), max([0.0, *(size for _, size, _ in rows)])
-    left, right = label + (note if low < 0 else 8), _WIDTH - note
+    left, right = label + (note if low < 0 else 8), _BARS - note
     scale = (right - left) / ((high - low) or 1.0)
     zero = left - low * scale
     parts = []
@@ -123,4 +124,4 @@ def bars_svg(rows: Sequence[tuple[str, float, str]], title: str) -> str:
         y += _BAR
     parts.append(svg.line(zero, 4, zero, y, svg.GREY))
     about = "; ".join(f"{name}: {written}" for name, _, written in rows)
-    return svg.page(_WIDTH, y + 6, parts, title=title, about=about)
+    return svg.page(_BARS, y + 6, parts, title=title, about=about)

@@ -111,7 +111,7 @@ class Cases:
 
     def _described(self, kind: int, members: NDArray[np.bool_], words: dict[str, ColumnWords]) -> str:
         count = int(members.sum())
-        text = f"archetype {kind}, with {count:,} of {len(members):,} known cases"
+        text = f"the same kind (archetype {kind}) as {count:,} of {len(members):,} known cases"
         if not count:
             return text
         member = self.reader.live.members[0]
@@ -119,8 +119,8 @@ class Cases:
             means = [float(self.targets[some].mean()) for some in (members, slice(None))]
             is_value = isinstance(member.output, RegressionOutput)
             shown = [f"{mean:.4g}" if is_value else f"{mean:.0%}" for mean in means]
-            what = "a mean of" if is_value else member.task.target
-            text += f" ({what} {shown[0]}, of all {shown[1]})"
+            what = "on average" if is_value else f"{member.task.target}:"
+            text += f" ({what} {shown[0]}, of all known cases {shown[1]})"
         common = []
         for name, values in self.usual(0).items():
             spread = np.nanstd(values) if np.isfinite(values).any() else 0.0
@@ -128,11 +128,11 @@ class Cases:
                 middle, all_middle = np.nanmedian(values[members]), np.nanmedian(values)
                 common.append((abs(middle - all_middle) / spread, name, middle, all_middle))
         shown = [
-            f"{words[name].words} {words[name].show(middle)} (usually {words[name].show(usual)})"
+            f"{words[name].words}: {words[name].show(middle)}, usually {words[name].show(usual)}"
             for far, name, middle, usual in sorted(common, reverse=True)[:2]
             if far > 0.5
         ]
-        return text + (f"; in common: {', '.join(shown)}" if shown else "")
+        return text + (f"; in common: {'; '.join(shown)}" if shown else "")
 
 
 def key_and_name(table: Any, row: int) -> tuple[str, str]:

@@ -33,8 +33,8 @@ PARTS = {  # in the order in which they are told, with what they are to people
     "collab": "others who are linked to the same rows",
     "temporal": "what happened lately anywhere",
     "memory": "kinds of cases seen before",
-    "columns": "aggregates, read by networks",
-    "trees": "aggregates, read by trees",
+    "columns": "cells and aggregates, read by networks",
+    "trees": "cells and aggregates, read by trees",
 }
 
 Floats = NDArray[np.float64]

@@ -19,6 +19,7 @@ from rich.console import RenderableType
 from quartet.drawing import rendered
 from quartet.errors import UsageError
 from quartet.explain.show import explanation_view, global_view_text
+from quartet.features import plain_table
 from quartet.machine import as_path, new_file
 from quartet.tasks import KNOWN_LABELS
 from quartet.times import show_instant, to_arrow
@@ -50,6 +51,9 @@ class ColumnEffect:
     count: int = (
         1  # columns that tell of the same cell or link in other ways, this one and those, add up to `effect`
     )
+    is_shared: bool = (
+        False  # the same for all who are asked about at one time: the calendar, all rows of a table
+    )
 
     @property
     def sentence(self) -> str:
@@ -57,10 +61,6 @@ class ColumnEffect:
             return self.words
         usual = f", usually {self.usual}" if self.usual and self.usual != self.value else ""
         return f"{self.words}: {self.value}{usual}"
-
-
-def _plain(table: str) -> str:
-    return "known labels" if table == KNOWN_LABELS else table
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class RowEffect:
     key: str  # of a single row; empty where there are several
     name: str
     time: int | None  # of the last of them, in nanoseconds UTC; None if always known
-    path: str  # the links from the entity: "orders by customer, items by order"
+    path: str  # the links from the entity in words: "items of its orders"
     span: str  # "in the last 30 days"; empty for a single row
     cells: tuple[tuple[str, str], ...]  # of a group, those that all its rows share
     count: int
@@ -82,13 +82,21 @@ class RowEffect:
     def words(self) -> str:
         if self.count > 1:
             shared = ", ".join(f"{name} {value}" for name, value in self.cells[:2])
-            return f"{self.count:,} {_plain(self.table)} {self.span}".rstrip() + (
-                f" ({shared})" if shared else ""
-            )
+            rows = f"{self.count:,} {plain_table(self.table)} {self.span}".rstrip()
+            return f"{rows} (all with {shared})" if shared else rows
         when = f" of {show_instant(self.time)}" if self.time is not None else ""
         if self.table == KNOWN_LABELS:
-            return f"its label known{when.replace(' of ', ' at ')}"
+            return f"its past label{when.replace(' of ', ' known since ')}"
         return f"{self.table} {self.name or self.key}{when}"
+
+    @property
+    def sentence(self) -> str:
+        """What the row is, with its first cells, and the links that lead to it where they say more than its table."""
+        cells = ", ".join(f"{name} {value}" for name, value in self.cells[:3])
+        is_label = self.table == KNOWN_LABELS
+        shown = f"{self.words} ({cells.removeprefix('label ')})" if cells and self.count == 1 else self.words
+        way = "" if is_label or self.path == self.table else self.path.removeprefix(f"{self.table} ")
+        return f"{shown}, {way}" if way else shown
 
 
 @dataclass(frozen=True)
@@ -131,15 +139,18 @@ class Explanation:
     task: str = ""  # what is predicted, in words
     is_chance: bool = True  # whether scores are probabilities
 
-    def reasons(self, num: int = 3) -> list[str]:
+    def reasons(self, num: int = 3, *, own: bool = False) -> list[str]:
         """Returns the strongest reasons in plain words: columns, else rows, else parts.
 
-        Those that took the score where it is come first, then those that held it back.
+        Those that took the score where it is come first, then those that held it back. With `own`, what is the same
+        for all who are asked about at this time is no reason.
         """
         side = 1 if self.score >= self.base else -1
         told: Sequence[ColumnEffect | RowEffect | Effect]
         for told in (self.columns, self.rows, self.parts):
             moved = [each for each in told if each.effect and not _is_rest(each)]
+            if own:
+                moved = [each for each in moved if not (isinstance(each, ColumnEffect) and each.is_shared)]
             if moved:
                 moved.sort(key=lambda each: (side * each.effect < 0, -abs(each.effect)))
                 return [

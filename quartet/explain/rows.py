@@ -19,6 +19,7 @@ from quartet.explain.cases import key_and_name
 from quartet.explain.occlude import visible_links
 from quartet.explain.reader import Floats, Ints, Reader
 from quartet.explain.result import Change, RowEffect
+from quartet.features import link_words
 from quartet.times import DAY, STATIC, show_length
 from quartet.training import BinaryOutput, RegressionOutput, View
 
@@ -82,6 +83,17 @@ def _labels(view: View, node: int, others: Ints) -> list[tuple[str, NDArray[np.b
             chosen = (table == parent) & (others == named)
             labels.append((f"{relation.foreign_key.distinct_label} -> {relation.parent}", chosen))
     return labels
+
+
+def path_words(view: View, path: str) -> str:
+    """Returns a path in words, the end of it first: "reports of its flights by dest"."""
+    relations, steps = view.database.relations, {}
+    for relation in relations:
+        label = relation.foreign_key.distinct_label
+        steps[f"{label} -> {relation.parent}"] = link_words(relation, relations, to_parent=True)
+        steps[f"{relation.table} by {label}"] = link_words(relation, relations)
+    taken = path.split(", ")
+    return " of its ".join(steps[step] for step in reversed(taken)) if set(taken) <= steps.keys() else path
 
 
 def _in_context(view: View, context: Context) -> dict[int, str]:
@@ -184,10 +196,7 @@ class Occlusion:
         is_static = known == STATIC
         age = np.where(is_static, -1.0, (self.time - np.where(is_static, self.time, known)) / unit)
         edges = [-np.inf, -0.5, *_SPANS, np.inf]
-        words = ["", *(f"in the last {show_length(unit * _SPANS[0]).removeprefix('1 ')}",)]
-        words += [f"{show_length(unit * a)} to {show_length(unit * b)} ago" for a, b in pairwise(_SPANS)]
-        words.append(f"more than {show_length(unit * _SPANS[-1])} ago")
-        for low, high, span in zip(edges, edges[1:], words, strict=False):
+        for low, high, span in zip(edges[:-1], edges[1:], ["", *span_words(unit)], strict=True):
             some = nodes[(age > low) & (age <= high)]
             if len(some):
                 groups.setdefault((label, span), []).append(some)
@@ -218,7 +227,8 @@ class Occlusion:
                 if len(values) == 1 and "" not in values:
                     cells.append((name, values.pop()))
         key, name = key_and_name(table, int(rows[0])) if len(rows) == 1 else ("", "")
-        return replace(effect, key=key, name=name, cells=tuple(cells[:6]))
+        path = path_words(self.view, effect.path)
+        return replace(effect, key=key, name=name, path=path, cells=tuple(cells[:6]))
 
     def strongest(self, most: int) -> tuple[list[RowEffect], list[RowEffect]]:
         """Returns the strongest effects in words, groups in the place of their rows where none of these explains them.
@@ -248,9 +258,9 @@ class Occlusion:
         """Returns the fewest removals found that take the score across the threshold; none where there are none."""
         output = self.reader.live.members[0].output
         if isinstance(output, BinaryOutput):
-            threshold, name = output.positive_rate, f"the base rate of {output.positive_rate:.1%}"
+            threshold, name = output.positive_rate, f"the average of {output.positive_rate:.1%} in training"
         elif isinstance(output, RegressionOutput):
-            threshold, name = output.median, f"the median of training, {output.median:.4g}"
+            threshold, name = output.median, f"the median of {output.median:.4g} in training"
         else:
             threshold, name = 0.5, "one half"
         side = 1 if self.score > threshold else -1
@@ -277,6 +287,17 @@ class Occlusion:
         without = " and ".join(row.words for row in rows)
         words = f"without {without} it would be {shown_score}, {'below' if side > 0 else 'above'} {name}"
         return (Change(rows, score, threshold, words),)
+
+
+def span_words(unit: int) -> list[str]:
+    """Returns the spans of rows in words, the latest first: "in the last day", "1 to 4 days ago"."""
+    lengths = [show_length(unit * number) for number in _SPANS]
+    words = [f"in the last {lengths[0].removeprefix('1 ')}"]
+    for short, long in pairwise(lengths):
+        number, unit_word = short.partition(" ")[::2]
+        is_same = long.partition(" ")[2].rstrip("s") == unit_word.rstrip("s")
+        words.append(f"{number if is_same else short} to {long} ago")
+    return [*words, f"more than {lengths[-1]} ago"]
 
 
 def _joined(effects: Sequence[RowEffect]) -> Ints:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
@@ -25,22 +26,28 @@ def explanation_view(told: Explanation, most: int = _MOST) -> RenderableType:
     what = f" of {told.predicted}" if told.predicted else ""
     direction = "above" if told.score > told.base else "below"
     lines: list[RenderableType] = [
-        cell(f"{who} at {show_instant(told.time)}: {score}{what}, {direction} the usual {base}", "bold")
+        cell(
+            f"{who} at {show_instant(told.time)}: {score}{what}, {direction} the {base} of an average case",
+            "bold",
+        )
     ]
     if told.task:
         lines.append(cell(told.task, "dim"))
-    lines.append(
-        _effects("what moved it", [(p.words, p.effect) for p in told.parts], most + 2, told.is_chance)
-    )
+    parts = [(part.words, part.effect) for part in told.parts]
+    lines.append(_effects("what moved it", parts, most + 2, told.is_chance))
     columns = [
-        (c.sentence + (f" (and {c.count - 1} more about it)" if c.name and c.count > 1 else ""), c.effect)
+        (c.sentence + (f" (with {c.count - 1} more on the same)" if c.name and c.count > 1 else ""), c.effect)
         for c in told.columns
         if c.name
     ]
-    rows = [(f"{r.words}{', ' + r.path if r.path else ''}", r.effect) for r in told.rows]
+    rows = [(r.sentence, r.effect) for r in told.rows]
     for title, effects, nothing in (
         ("cells and aggregates", columns, "no cell or aggregate moved it"),
-        ("rows, had they not been there", rows, "no row alone, and no group of rows, moved it"),
+        (
+            "rows: what the score would lack without them",
+            rows,
+            "no row alone, and no group of rows, moved it",
+        ),
     ):
         seen = [effect for effect in effects if _shown(effect[1], told.is_chance).strip("+-0. p")]
         if seen:
@@ -67,7 +74,7 @@ def explanation_view(told: Explanation, most: int = _MOST) -> RenderableType:
             )
         lines.append(grid)
     if told.archetype:
-        lines.append(cell(f"read as: {told.archetype}"))
+        lines.append(cell(f"to the network it is {told.archetype}"))
     lines += [cell(f"what would change it: {change.words}") for change in told.changes[:most]]
     return Group(*lines)
 
@@ -75,7 +82,11 @@ def explanation_view(told: Explanation, most: int = _MOST) -> RenderableType:
 def global_view_text(told: GlobalView, most: int = 8) -> RenderableType:
     """Returns what a model uses, for the terminal."""
     lines: list[RenderableType] = [
-        cell(f"what the model uses, on the mean over {told.num_seeds:,} seeds of validation", "bold")
+        cell(
+            f"what the model uses: how far each moves the score, up or down, on average over {told.num_seeds:,} cases "
+            "of validation",
+            "bold",
+        )
     ]
     if told.task:
         lines.append(cell(told.task, "dim"))
@@ -87,7 +98,8 @@ def global_view_text(told: GlobalView, most: int = 8) -> RenderableType:
             )
     for curve in told.curves:
         steps = ", ".join(
-            f"{label}: {score:.3g}" for label, score in zip(curve.labels, curve.scores, strict=True)
+            f"{label}: {show_score(score, told.is_chance)}"
+            for label, score in zip(curve.labels, curve.scores, strict=True)
         )
         lines.append(cell(f"{curve.words} → mean score: {steps}"))
     return Group(*lines)
@@ -97,19 +109,31 @@ def show_score(value: float, is_chance: bool) -> str:
     return f"{value:.1%}" if is_chance else f"{value:.4g}"
 
 
-def _shown(effect: float, is_chance: bool, signed: bool = True) -> str:
-    sign = "+" if signed and effect > 0 else ""
-    return f"{sign}{100 * effect:.1f} pp" if is_chance else f"{sign}{effect:.4g}"
+def _shown(effect: float, is_chance: bool, signed: bool = True, digits: int = 3) -> str:
+    """Returns an effect in percentage points, or as a value with so many decimals; nothing is "0", without a sign."""
+    value = f"{100 * effect:+.1f}" if is_chance else f"{effect:+.{digits}f}"
+    value = value if signed and value.strip("+-0.") else value[1:]
+    return f"{value} pp" if is_chance else value
 
 
 def _effects(
     title: str, effects: list[tuple[str, float]], most: int, is_chance: bool, signed: bool = True
 ) -> Grid:
+    """Returns bars of the strongest effects; those that would be written as 0 are left to one line in the end."""
     ordered = sorted(effects, key=lambda effect: -abs(effect[1]))[:most]
     longest = max((abs(effect) for _, effect in ordered), default=0.0) or 1.0
+    digits = max(0, 2 - math.floor(math.log10(longest)))
     grid = new_grid(title, "effect", "", "", right=("effect",))
+    faint = []
     for words, effect in ordered:
-        bar = "█" * max(1, round(_BAR * abs(effect) / longest)) if effect else ""
-        shown = _shown(effect, is_chance, signed)
+        shown = _shown(effect, is_chance, signed, digits)
+        if not shown.strip("+-0. p"):
+            faint.append(words)
+            continue
+        bar = "█" * max(1, round(_BAR * abs(effect) / longest))
         grid.add_row(cell(shown), Text(bar, style="green" if effect > 0 else "red"), cell(words))
+    if faint:
+        grid.add_row(
+            cell(_shown(0.0, is_chance, digits=digits), "dim"), Text(""), cell("; ".join(faint), "dim")
+        )
     return grid

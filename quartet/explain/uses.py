@@ -10,8 +10,9 @@ from quartet.database import Database
 from quartet.explain.parts import shapley
 from quartet.explain.reader import PARTS, Floats, Ints, Reading
 from quartet.explain.result import Curve, GlobalView, Use
-from quartet.explain.rows import Occlusion
+from quartet.explain.rows import Occlusion, path_words
 from quartet.explain.why import Explainer, explainer_of
+from quartet.features import YES_NO, plain_table
 from quartet.listener import Listener
 from quartet.runs import TrainedModel
 from quartet.times import show_instant
@@ -93,8 +94,12 @@ def _occluded(seeds: list[Occlusion]) -> tuple[tuple[Use, ...], tuple[Use, ...],
         moved = seed.score - seed.scores([np.unique(np.concatenate(parts)) for parts in keyed.values()])
         for (kind, name), effect in zip(keyed, moved, strict=True):
             kinds[kind][name] = kinds[kind].get(name, 0.0) + abs(float(effect)) / len(seeds)
-    tables, links, spans = (_uses((name, name, use) for name, use in kind.items()) for kind in kinds)
-    return tables, links, spans
+    tables, links, spans = kinds
+    return (
+        _uses((name, plain_table(name), use) for name, use in tables.items()),
+        _uses((name, path_words(seeds[0].view, name), use) for name, use in links.items()),
+        _uses((name, name, use) for name, use in spans.items()),
+    )
 
 
 def _curves(explainer: Explainer, reading: Reading, chosen: Ints, names: list[str]) -> tuple[Curve, ...]:
@@ -104,7 +109,7 @@ def _curves(explainer: Explainer, reading: Reading, chosen: Ints, names: list[st
         words = explainer.words[name]
         values = _values(reader.names, reading, name)
         filled = values[~np.isnan(values)]
-        if words.names or len(np.unique(filled)) < 2:
+        if words.names not in ((), YES_NO) or len(np.unique(filled)) < 2:
             continue
         points = np.unique(np.quantile(filled, np.linspace(0.02, 0.98, _POINTS), method="nearest"))
         scores = []

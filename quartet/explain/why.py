@@ -165,4 +165,7 @@ def _told(name: str, words: ColumnWords, value: float, usual: Floats, effect: fl
     if len(filled) * 2 > len(usual):
         values, counts = np.unique(filled, return_counts=True)
         middle = float(values[counts.argmax()]) if words.names else float(np.median(filled))
-    return ColumnEffect(name, words.words, words.show(value), words.show(middle), float(effect), words.table)
+    shown, middle_shown = words.show(value), words.show(middle)
+    return ColumnEffect(
+        name, words.words, shown, middle_shown, float(effect), words.table, is_shared=words.is_shared
+    )

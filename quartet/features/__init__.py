@@ -11,12 +11,13 @@ from quartet.features.summed import CODE
 from quartet.features.table import FeatureTable
 from quartet.features.timeline import Timeline
 from quartet.features.without import columns_without
-from quartet.features.words import ColumnWords, column_words
+from quartet.features.words import YES_NO, ColumnWords, column_words, link_words, plain_table
 
 __all__ = [
     "CALENDAR",
     "CODE",
     "MEAN_PAST_LABEL",
+    "YES_NO",
     "Bags",
     "ColumnKind",
     "ColumnWords",
@@ -33,5 +34,7 @@ __all__ = [
     "describe",
     "inspected_kinds",
     "is_about_others",
+    "link_words",
+    "plain_table",
     "rows_of",
 ]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -20,7 +21,11 @@ _MONTHS = (
     "December",
 )  # fmt: skip
 _WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
-_EVER = "ever"
+_EVER, ALL_ROWS = "ever", "all rows"
+_CALENDAR = ("month", "weekday", "hour of the day")
+_ID = re.compile(r"_id$|(?<=[a-z])I[dD]$")  # "dest_id" is said as "dest"
+PAST_LABELS, _LATEST_LABEL = "past labels", "its latest past label"
+YES_NO = ("no", "yes")
 
 
 @dataclass(frozen=True)
@@ -41,6 +46,11 @@ class ColumnWords:
     names: tuple[str, ...] = ()
 
     @property
+    def is_shared(self) -> bool:
+        """Whether it is the same for all who are asked about at one time."""
+        return self.link == ALL_ROWS or (not self.link and self.words in _CALENDAR)
+
+    @property
     def about(self) -> tuple[str, str]:
         """Returns what columns that tell of the same have in common."""
         return (self.link, self.cell) if self.link else (self.words, "")
@@ -54,34 +64,50 @@ class ColumnWords:
         number = self.scale * value + self.shift
         if self.is_share:
             return f"{number:.0%}"
-        return (
-            f"{number:,.0f}" if abs(number - round(number)) < 1e-4 or abs(number) >= 1e4 else f"{number:,.3g}"
-        )
+        is_whole = abs(number - round(number)) < 1e-4 or abs(number) >= 999.5
+        return f"{round(number):,}" if is_whole else f"{number:.3g}"
+
+
+def plain_table(table: str) -> str:
+    """Returns the name of a table; that of the past labels in words."""
+    return PAST_LABELS if table == KNOWN_LABELS else table
+
+
+def link_words(relation: Relation, relations: Iterable[Relation], to_parent: bool = False) -> str:
+    """Returns the rows that a link leads to in words: "orders", or "flights by dest" where several links lead there."""
+    if relation.table == KNOWN_LABELS and not to_parent:
+        return PAST_LABELS
+    ends = (relation.table, relation.parent)
+    labels = {r.foreign_key.distinct_label for r in relations if (r.table, r.parent) == ends}
+    own, table = relation.foreign_key.distinct_label, relation.parent if to_parent else relation.table
+    if labels <= {own}:
+        return table
+    short = [_ID.sub("", label) or label for label in labels]
+    return f"{table} by {own if short.count(_ID.sub('', own)) != 1 else _ID.sub('', own)}"
 
 
 def column_words(columns: RelationalColumns) -> dict[str, ColumnWords]:
     """Returns all columns in words, by their names."""
-    relations = [
-        path.first for block in columns.blocks if isinstance(block, PathBlock) and (path := block.path).first
-    ]
-    pairs = [(relation.table, relation.parent) for relation in {id(r): r for r in relations}.values()]
+    found: list[Relation] = []
+    for block in columns.blocks:
+        if isinstance(block, PathBlock):
+            found += [link for link in (block.path.first, block.path.second) if link is not None]
+        if isinstance(block, (PathBlock, OwnBlock)):
+            found += [link for link, _ in block.way.links if isinstance(link, Relation)]
 
-    def noun(relation: Relation) -> str:
-        if relation.table == KNOWN_LABELS:
-            return "known labels"
-        is_one = pairs.count((relation.table, relation.parent)) <= 1
-        return relation.table if is_one else f"{relation.table} by {relation.foreign_key.distinct_label}"
+    def noun(relation: Relation, to_parent: bool = False) -> str:
+        return link_words(relation, found, to_parent)
 
     told: dict[str, ColumnWords] = {}
     for block in columns.blocks:
         words: list[ColumnWords]
         if isinstance(block, Calendar):
             words = [
-                ColumnWords("month", names=_MONTHS), ColumnWords("weekday", names=_WEEKDAYS),
-                ColumnWords("hour of the day"), ColumnWords("days since it became known"),
+                ColumnWords(_CALENDAR[0], names=_MONTHS), ColumnWords(_CALENDAR[1], names=_WEEKDAYS),
+                ColumnWords(_CALENDAR[2]), ColumnWords("days since it became known"),
             ]  # fmt: skip
         elif isinstance(block, OwnBlock):
-            words = list(_own(block))
+            words = list(_own(block, noun))
         elif isinstance(block, LagBlock):
             words = list(_lags(block))
         elif isinstance(block, PathBlock):
@@ -89,7 +115,7 @@ def column_words(columns: RelationalColumns) -> dict[str, ColumnWords]:
         else:
             assert isinstance(block, (PlaceBlock, WorldBlock))
             subject = (
-                f"all {block.path.table}"
+                f"all {plain_table(block.path.table)}"
                 if isinstance(block, WorldBlock)
                 else _subject(block.path, Way(), noun)
             )
@@ -102,7 +128,7 @@ def column_words(columns: RelationalColumns) -> dict[str, ColumnWords]:
                     for one in (
                         replace(
                             each,
-                            words=f"{each.words}, share of {block.table} below it",
+                            words=f"{each.words}, share of {block.table} it exceeds",
                             scale=1,
                             shift=0,
                             is_share=True,
@@ -116,31 +142,31 @@ def column_words(columns: RelationalColumns) -> dict[str, ColumnWords]:
                 rates = [
                     ColumnWords(
                         f"{subject} in the last {_short(short)}, as a part of those in the last {long}",
-                        block.path.table, "all rows", f"last {short}", is_share=True,
+                        block.path.table, ALL_ROWS, f"last {short}", is_share=True,
                     )
                     for short, long in pairwise(block.path.windows[1:])
                 ]  # fmt: skip
-                words = [*rates, *(replace(inside[place], link="all rows") for place in block._kept)]
+                words = [*rates, *(replace(inside[place], link=ALL_ROWS) for place in block._kept)]
         told |= dict(zip(block.names, words, strict=True))
     return told
 
 
-def _subject(path: Path, way: Way, noun: object) -> str:
-    assert callable(noun)
+def _subject(path: Path, way: Way, noun: Callable[..., str]) -> str:
     subject = path.label
     if path.first is not None:
         subject = noun(path.first)
         if path.second is not None:
-            shown = path.second.table if path.is_count else path.second.parent
-            subject = f"{shown} of its {subject}"
-    parents = [link.parent for link, _ in way.links if isinstance(link, Relation)]
-    return subject + "".join(f" of its {parent}" for parent in reversed(parents))
+            subject = f"{noun(path.second, to_parent=not path.is_count)} of its {subject}"
+    return subject + _of_parents(way, noun)
 
 
-def _own(block: OwnBlock) -> Iterator[ColumnWords]:
-    table = block.cells.table.name
-    parents = [link.parent for link, _ in block.way.links if isinstance(link, Relation)]
-    of_parent = "".join(f" of its {parent}" for parent in reversed(parents))
+def _of_parents(way: Way, noun: Callable[..., str]) -> str:
+    parents = [noun(link, to_parent=True) for link, _ in way.links if isinstance(link, Relation)]
+    return "".join(f" of its {parent}" for parent in reversed(parents))
+
+
+def _own(block: OwnBlock, noun: Callable[..., str]) -> Iterator[ColumnWords]:
+    table, of_parent = block.cells.table.name, _of_parents(block.way, noun)
     facts = ColumnWords("", table, block.way.label.rstrip(", ") or "its own row", "")
     statistics = block.cells.features.statistics.tables[table]
     for name, column in statistics.of("category").items():
@@ -171,6 +197,8 @@ def _in_units(words: ColumnWords, cells: TableCells, name: str, kind: int = 0) -
 
 def _path(path: Path, summed: Summed, subject: str) -> Iterator[ColumnWords]:
     facts = ColumnWords("", path.table, path.label, _EVER)
+    them = f"the {subject}" if " of its " in subject else f"its {subject}"
+    them = subject if subject.startswith("all ") else them
     if path.is_count:
         yield replace(facts, words=f"{subject} so far")
         for window in path.windows:
@@ -179,8 +207,8 @@ def _path(path: Path, summed: Summed, subject: str) -> Iterator[ColumnWords]:
         yield replace(
             facts, words=f"{subject} in the last {one} less those in the {one} before", span=f"last {one}"
         )
-        yield replace(facts, words=f"days since the last of {subject}", span="latest")
-        yield replace(facts, words=f"days since the first of {subject}")
+        yield replace(facts, words=f"days since the last of {them}", span="latest")
+        yield replace(facts, words=f"days since the first of {them}")
     for is_number, names in summed.parts:
         for name in names:
             for what, (kind, _, _) in path.kinds(is_number).items():
@@ -188,7 +216,7 @@ def _path(path: Path, summed: Summed, subject: str) -> Iterator[ColumnWords]:
                 lately = f" in the last {_short(span.removeprefix('last '))}" if span != _EVER else ""
                 of = f"of {subject}{lately}"
                 if what == "latest":
-                    span, of = "latest", f"of the latest of {subject}"
+                    span, of = "latest", f"of the latest of {them}"
                 elif " the last " in what:
                     span = what.removeprefix("mean of the ")
                     of = f"of the {span} {subject}"
@@ -201,10 +229,19 @@ def _path(path: Path, summed: Summed, subject: str) -> Iterator[ColumnWords]:
                     how = {SUM: "sum of ", TREND: "change of the mean "}.get(
                         kind, "" if what == "latest" else "mean "
                     )
-                    yield _in_units(replace(about, words=f"{how}{name} {of}"), summed.table, name, kind)
+                    text = f"{how}{name} {of}"
+                    if subject == PAST_LABELS:  # their one cell is the label
+                        text = f"{how.removesuffix('of ')}{of}" if how else _LATEST_LABEL
+                    yield _in_units(replace(about, words=text), summed.table, name, kind)
                 else:
+                    is_label, value = path.table == KNOWN_LABELS, name.partition(" = ")[2]
+                    if what == "latest":
+                        text = f"the latest of {them} has {name}"
+                        text = f"{_LATEST_LABEL} is {value}" if subject == PAST_LABELS else text
+                        yield replace(about, words=text, names=YES_NO)
+                        continue
                     how = "number" if kind == SUM else "share"
-                    text = f"{how} {of} with {name}" if what != "latest" else f"{name} {of}"
+                    text = f"{how} {of} {f'that were {value}' if is_label else f'with {name}'}"
                     yield replace(about, words=text, is_share=kind != SUM)
     assert len(path.windows) == len(WINDOWS)
 
@@ -213,14 +250,14 @@ def _lags(block: LagBlock) -> Iterator[ColumnWords]:
     facts = ColumnWords("", block.path.table, block.path.label, "latest")
     for name in block.names:
         what, _, way = name.removeprefix(f"{block.path.label} -> ").rpartition(": ")
-        which = "its latest label" if way == "the latest" else f"its label {way}"
+        which = _LATEST_LABEL if way == "the latest" else f"its label {way}"
         if what == "days since":
             yield replace(facts, words=f"days since {which} became known")
         elif what in block.cells.numbers:
             yield _in_units(replace(facts, words=which, cell=what), block.cells, what)
         else:
             value = what.partition(" = ")[2]
-            yield replace(facts, words=f"{which} is {value}", cell=what, names=("no", "yes"))
+            yield replace(facts, words=f"{which} is {value}", cell=what, names=YES_NO)
 
 
 def _short(window: str) -> str:

@@ -25,7 +25,7 @@ METRICS = {
         "Precision",
         "the share that came true among the highest scored, averaged; 1 is perfect",
     ),
-    "log_loss": ("Log loss", "how surprised one is by what came who believes the scores; 0 is perfect"),
+    "log_loss": ("Log loss", "how surprised somebody who trusts the scores is by what came; 0 is perfect"),
     "brier": ("Brier score", "the mean squared gap of score and outcome; 0 is perfect"),
     "calibration_error": (
         "Calibration error",
@@ -41,10 +41,19 @@ METRICS = {
         "how well classes are found, rare ones counting as much as common ones; 1 is perfect",
     ),
 }
+MEMBERS = {
+    "trees on near rows": "boosted trees on counts, means and sums over rows one link away",
+    "trees": "boosted trees on counts, means and sums over all linked rows, and on what happens everywhere",
+    "trees on own rows": "the same without what happens everywhere",
+    "trees on logarithms": "trees that learn the logarithm of the target",
+    "trees on changes": "trees that learn the change since earlier labels",
+    "tower": "a small neural network on the columns of the trees",
+    "quartet": "a graph transformer, which reads the rows around each entity",
+}
 RULES = {
     "constant": "the same for everyone: what was usual in training",
     "entity mean": "the mean of what came for the same entity before",
-    "last 12 labels": "the mean of the last 12 of these",
+    "last 12 labels": "the same over its last 12 outcomes",
     "LightGBM on counts": "boosted trees on the entity's own cells and counts of linked rows",
 }
 PROTOCOLS = {
@@ -113,15 +122,15 @@ def headlines(evaluation: Evaluation) -> list[Line]:
         told = [each for each in evaluation.hits if each.count in _TOPS and 3 * each.count <= rows]
         for each in told[-1:]:
             chance = each.count * true / rows
-            words = f"of the {each.count} highest scored came true; by chance {chance:.0f}"
+            words = f"of the highest scored came true; by chance it would be {chance:.0f}"
             lines.append(Line(f"{each.came_true:.0f} of {each.count}", words))
     if metric == "roc_auc" and own.value is not None:
-        words = "of two, one of which comes true, it scores the right one higher"
-        words += f"; the best rule {100 * beside:.0f} of 100" if beside is not None else ""
+        words = "pairs are in the right order: the one that came true above the one that did not"
+        words += f"; by the best simple rule {100 * beside:.0f}" if beside is not None else ""
         lines.append(Line(f"{100 * own.value:.0f} of 100", words))
     if metric == "mae" and own.value is not None:
-        words = "is how far predictions are off on average"
-        words += f"; the best rule {short(beside)}" if beside is not None else ""
+        words = "is how far predictions are off on average, in units of the target"
+        words += f"; those of the best simple rule by {short(beside)}" if beside is not None else ""
         lines += [Line(short(own.value), words)]
         shares = {
             50: "half of the predictions are off by less than this",
@@ -174,14 +183,21 @@ def _evaluation_part(
         values = [row.measures[name].value for row in evaluation.rows if name in row.measures]
         known = [value for value in values if value is not None]
         marked[name] = (max if measure.higher_is_better else min)(known, default=None)
-    pictures = []
+    pictures, members = (
+        [],
+        {
+            row.name.removeprefix("- ").partition(",")[0]
+            for row in evaluation.rows
+            if row.name.startswith("- ")
+        },
+    )
     if evaluation.hits:
         counts = [(each.count, each.came_true) for each in evaluation.hits]
         about = "Going down the list from the highest score: how much of what came true is found. Grey: by chance."
         pictures.append((Markup(hits_svg(counts, "Found, % of all that came true")), about))
     if evaluation.bins:
         title = "Came true" if evaluation.hits else "Came, on average"
-        about = "What was predicted, and what came. On the grey line predictions can be taken at their word."
+        about = "What was predicted, and what came. On the grey line they agree; above it, more came than predicted."
         pictures.append((Markup(reliability_svg(evaluation.bins, title)), about))
     return {
         "split": _SPLITS[evaluation.split],
@@ -192,6 +208,7 @@ def _evaluation_part(
         "num_rows": evaluation.num_rows,
         "metrics": [(name, *METRICS.get(name, (name, "")), m.higher_is_better) for name, m in first.items()],
         "rules": [(row.name, RULES[row.name]) for row in evaluation.rows if row.name in RULES],
+        "members": [(name, about) for name, about in MEMBERS.items() if name in members],
         "rows": [
             {
                 "name": row.name.removeprefix("- "),

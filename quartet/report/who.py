@@ -10,7 +10,6 @@ import pyarrow as pa
 from quartet.explain import Explanation, explain
 from quartet.listener import Listener
 from quartet.report.answer import number
-from quartet.report.why import reasons
 from quartet.runs import LiveModel, Predictions
 
 _MOST_ROWS = 1000
@@ -43,15 +42,27 @@ def who_part(predictions: Predictions, told: Sequence[Explanation]) -> dict[str,
     heads = {**_HEADS, "score": "Score" if "calibrated" in names else "Predicted"}
     rows = [{"cells": [row[name] for name in names], "reasons": []} for row in table.to_pylist()]
     for row, each in zip(rows, told, strict=bool(told)):
-        row["reasons"] = reasons(each)
+        row["reasons"] = each.reasons(own=True)
     return {
         "columns": [(name, name in numeric, heads.get(name, name.removeprefix("score_"))) for name in names],
         "rows": rows,
         "is_ranked": "score" in names,
+        "has_probability": "calibrated" in names,
+        "shared": _shared(told),
         "has_reasons": any(row["reasons"] for row in rows),
         "num_all": len(predictions),
         "time": str(table["time"][0].as_py()) if len(table) else "",
     }
+
+
+def _shared(told: Sequence[Explanation]) -> list[str]:
+    """Returns the strongest facts that are the same for all, said once instead of on every line."""
+    effects: dict[str, float] = {}
+    for each in told:
+        for column in each.columns:
+            if column.is_shared:
+                effects[column.sentence] = effects.get(column.sentence, 0.0) + abs(column.effect)
+    return sorted(effects, key=lambda sentence: -effects[sentence])[:3]
 
 
 def highest(predictions: Predictions, most: int = 2) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from markupsafe import Markup
@@ -37,11 +36,6 @@ def why_part(view: GlobalView | None, explanations: Sequence[Explanation]) -> di
     }
 
 
-def reasons(one: Explanation) -> list[str]:
-    """Returns the three strongest reasons that have a name; what many others did together is none."""
-    return replace(one, columns=tuple(each for each in one.columns if each.name)).reasons()
-
-
 def signed(effect: float) -> str:
     return f"{effect:+.3f}".replace("-", "−")
 
@@ -64,7 +58,7 @@ def _entity(one: Explanation) -> dict[str, Any]:
         "score": one.score,
         "base": one.base,
         "predicted": one.predicted,
-        "reasons": reasons(one),
+        "reasons": one.reasons(own=True),
         "picture": Markup(bars_svg(parts, title)),
         "columns": strongest,
         "rows": rows,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.csv as csv
@@ -59,6 +60,38 @@ def test_reasons_are_those_that_took_the_score_where_it_is_and_then_the_others()
     alone = Explanation("1", "", day(5), 0.1, 0.2, "", TOLD.parts, rows=(GROUP, ROW))
     assert alone.reasons(1) == ["orders 17 of 2024-01-04"]
     assert Explanation("1", "", day(5), 0.3, 0.2, "", TOLD.parts).reasons(1) == ["rows around it"]
+
+
+def test_a_row_is_said_with_its_cells_and_by_links_that_say_more_than_its_table() -> None:
+    assert ROW.sentence == "orders 17 of 2024-01-04 (state late), by buyer"
+    assert replace(ROW, path="orders of its carts").sentence.endswith("(state late), of its carts")
+    assert replace(ROW, path="orders").sentence == "orders 17 of 2024-01-04 (state late)"
+    assert (
+        replace(GROUP, cells=(("kind", "b"),), path="").sentence
+        == "14 visits in the last 3 days (all with kind b)"
+    )
+    label = RowEffect("known_labels", "3", "", day(3), "past labels", "", (("label", "1"),), 1, 0.1, (5,))
+    assert label.sentence == "its past label known since 2024-01-04 (1)"
+
+
+def test_effects_that_are_written_as_0_share_a_line_without_a_bar() -> None:
+    faint = (Effect("local", "rows around it", -1e-6), Effect("feature", "its own row", 2e-6))
+    text = str(replace(TOLD, parts=(*TOLD.parts, *faint)))
+    assert "-0.0 pp" not in text
+    assert ["0.0", "pp", "its", "own", "row;", "rows", "around", "it"] in [
+        line.split() for line in text.splitlines()
+    ]
+    value = replace(TOLD, parts=(Effect("trees", "trees", 4.22), *faint), is_chance=False)
+    assert "+4.22 " in str(value)
+    assert "e-0" not in str(value)
+
+
+def test_own_reasons_leave_out_what_is_the_same_for_all() -> None:
+    shared = ColumnEffect("c", "weekday", "Monday", "Friday", 0.4, "", is_shared=True)
+    told = replace(TOLD, columns=(shared, *TOLD.columns))
+    assert told.reasons(1) == ["weekday: Monday, usually Friday"]
+    assert told.reasons(own=True) == TOLD.reasons()
+    assert replace(told, columns=(shared, REST)).reasons(own=True) == ["orders 17 of 2024-01-04", GROUP.words]
 
 
 def test_a_group_is_said_as_one() -> None:

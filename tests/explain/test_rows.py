@@ -14,12 +14,12 @@ from quartet.contexts import Context, sample
 from quartet.database import Database
 from quartet.explain.occlude import lost_rows, sketch_without
 from quartet.explain.reader import Reader
-from quartet.explain.rows import Occlusion, nearby
+from quartet.explain.rows import Occlusion, nearby, path_words, span_words
 from quartet.graph import TemporalGraph
 from quartet.registry import MODELS
 from quartet.runs import LiveModel
 from quartet.tasks import Seeds, Task
-from quartet.times import parse_instant
+from quartet.times import DAY, parse_instant
 from tests.explain.small import bound, untrained
 from tests.features.test_without import never_known
 from tests.shop import shop
@@ -131,3 +131,21 @@ def test_rows_nearby_are_visible_and_their_paths_lead_there(task: Task) -> None:
     assert (graph.node_time[list(found.path)] <= AT).all()
     newest = sorted(found.whole["orders by customer"], key=lambda node: -graph.node_time[node])
     assert list(found.path)[:5] == newest[:5]
+
+
+def test_paths_are_said_as_people_say_them(task: Task) -> None:
+    view = occlusion(bound(task.full_database, untrained(task, "lightgbm")), 3).view
+    assert path_words(view, "orders by customer") == "orders"
+    assert path_words(view, "orders by customer, customer -> customers") == "customers of its orders"
+    assert path_words(view, "linked to the same rows") == "linked to the same rows"
+
+
+def test_spans_are_said_as_people_say_them() -> None:
+    assert span_words(DAY) == [
+        "in the last day",
+        "1 to 4 days ago",
+        "4 to 12 days ago",
+        "more than 12 days ago",
+    ]
+    assert span_words(30 * DAY)[:2] == ["in the last 30 days", "30 to 120 days ago"]
+    assert span_words(DAY // 4)[1:3] == ["6 hours to 1 day ago", "1 to 3 days ago"]

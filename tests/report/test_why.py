@@ -20,7 +20,7 @@ from quartet.explain import (
 )
 from quartet.report import render
 from quartet.report.page import gather
-from quartet.report.why import reasons, signed, why_part
+from quartet.report.why import signed, why_part
 from quartet.runs import TrainedModel
 from tests.report.small import SCRIPT, Node, read_page, rows_of, shop_model
 from tests.trained import TINY, TREES, Heard
@@ -92,7 +92,7 @@ def test_everything_that_is_told_is_shown(model: TrainedModel) -> None:
         "+0.500",
     ]  # what has no name comes last
     assert [line[-1].text for line in rows_of(rows)] == ["+0.500", "−0.250"]
-    assert reasons(TOLD) == ["orders in the last 90 days: 0, usually 4", f"{WILD}: x"]
+    assert TOLD.reasons() == ["orders in the last 90 days: 0, usually 4", f"{WILD}: x"]
 
 
 @pytest.mark.parametrize("recipe", [TREES, TINY], ids=["trees", "network"])
@@ -103,7 +103,7 @@ def test_reasons_are_those_of_the_explanations(recipe: object, tmp_path: Path) -
     live = model.on(model.task.full_database, listener=Heard())
     ranked = live.predict().top().table
     told = explain(live, ranked[0].to_pylist(), rows=False, lookalikes=0)
-    assert [row["reasons"] for row in context["who"]["rows"]] == [reasons(each) for each in told]
+    assert [row["reasons"] for row in context["who"]["rows"]] == [each.reasons(own=True) for each in told]
     assert len(section.all("details")) == min(10, len(ranked))
     for node, name, score in zip(
         section.all("summary"), ranked["name"].to_pylist(), ranked["score"].to_pylist(), strict=False

@@ -1,6 +1,7 @@
 """Explanations as claims, measured: planted causes, planted branches, deletion curves on real tasks, sums, seconds.
 
     python -m benchmarks.explain [planted] [branches] [deletion] [--data FOLDER] [--time-limit 60s] [--seeds 40]
+        [--rng-seed 0]
 
 planted    customers complain after a bad order: on how many seeds it is among the first three rows, and its cell among
            the first three reasons; the same where labels are by lot
@@ -42,7 +43,7 @@ TASKS = (("demo", "airport-late"), ("rel-f1", "driver-top3"), ("rel-travel", "us
 NETWORK: dict[str, Any] = {**SIZES, "epochs": 10, "batch_size": 64, "learning_rate": 3e-3}
 
 
-def planted(console: Console, num_seeds: int) -> None:
+def planted(console: Console, num_seeds: int, rng_seed: int) -> None:
     table = Table(
         "model", "validation", "row in first three", "cell in first three", "largest row effect", "by lot"
     )
@@ -52,7 +53,7 @@ def planted(console: Console, num_seeds: int) -> None:
     ):  # fmt: skip
         shown, moved = [], []
         for is_cause in (True, False):
-            task = bad_orders(is_cause=is_cause)
+            task = bad_orders(rng_seed, is_cause=is_cause)
             member, rows = fitted(task, name, **settings), planted_rows(task, task.splits.test)
             who = [int(key) for key in list(rows)[:num_seeds]]
             told = explain(bound(task.full_database, member), who, task.splits.test)
@@ -71,10 +72,10 @@ def planted(console: Console, num_seeds: int) -> None:
     console.print("planted: customers complain after a bad order", table)
 
 
-def branches(console: Console, num_seeds: int) -> None:
+def branches(console: Console, num_seeds: int, rng_seed: int) -> None:
     table = Table("signal", "branches", "validation", "right part first", "mean effects")
     for name, claim in BRANCHES.items():
-        task = branch_task(claim)
+        task = branch_task(claim, rng_seed)
         member = fitted(task, "quartet", **claim.settings)
         live = bound(task.full_database, member, labels=task.labels)
         seeds = task.seeds("test")
@@ -163,14 +164,15 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=Path("data"))
     parser.add_argument("--time-limit", default="60s")
     parser.add_argument("--seeds", type=int, default=40)
+    parser.add_argument("--rng-seed", type=int, default=0, help="of the planted databases")
     asked = parser.parse_args()
     use_threads(1)
     console = Console(width=150)
     what = asked.what or ["planted", "branches", "deletion"]
     if "planted" in what:
-        planted(console, asked.seeds)
+        planted(console, asked.seeds, asked.rng_seed)
     if "branches" in what:
-        branches(console, asked.seeds)
+        branches(console, asked.seeds, asked.rng_seed)
     if "deletion" in what:
         deletion(console, asked.data, parse_length(asked.time_limit, "the time limit") / 1e9, asked.seeds)
 

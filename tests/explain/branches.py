@@ -31,7 +31,7 @@ OTHERS: tuple[Branch, ...] = ("feature", "topology", "temporal", "collab")
 class Claim(NamedTuple):
     """A planted signal, and the settings of a model of which one part alone can see it."""
 
-    plant: Callable[[], Planted]
+    plant: Callable[[int], Planted]
     local: bool = True
     branches: tuple[Branch, ...] = OTHERS
     changes: dict[str, Any] = {}  # noqa: RUF012 (never changed)
@@ -50,12 +50,12 @@ BRANCHES = {
 }
 
 
-def branch_task(claim: Claim) -> Task:
+def branch_task(claim: Claim, rng_seed: int = 0) -> Task:
     """The task of a planted signal: the second half of its seeds is for validation and test.
 
     Seeds of one time are asked hours apart, in which nothing happens.
     """
-    planted = claim.plant()
+    planted = claim.plant(rng_seed)
     half = len(planted.held_out.node) // 2
     parts = [
         (planted.train.node, planted.train.time, planted.train.target),

@@ -103,7 +103,7 @@ def verdict(evaluation: Evaluation) -> str:
     if rule is None or own.value is None or own.low is None or own.high is None:
         return ""
     name, beside = rule[0], rule[1][metric].value or 0.0
-    words = f"the best rule that needs no model (“{name}”, {number(beside)})"
+    words = f"the best simple rule (“{name}”, {number(beside)})"
     worst, best = (own.low, own.high) if own.higher_is_better else (-own.high, -own.low)
     rival = beside if own.higher_is_better else -beside
     if worst > rival:

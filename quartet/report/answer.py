@@ -259,9 +259,10 @@ def short(value: float) -> str:
     return (f"{value:,.0f}" if abs(value) >= 100 else f"{value:#.3g}").replace("-", "−")
 
 
-def number(value: float | None) -> str:
-    """Returns a figure with four decimals, fewer where it is large."""
+def number(value: float | None, among: float | None = None) -> str:
+    """Returns a figure with four decimals, fewer where it, or the largest `among` which it stands, is large."""
     if value is None:
         return "n/a"
-    digits = 4 if abs(value) < 10 else 2 if abs(value) < 1e4 else 0
+    size = abs(value) if among is None else among
+    digits = 4 if size < 10 else 2 if size < 1e4 else 0
     return f"{value:,.{digits}f}".replace("-", "−")

@@ -46,6 +46,10 @@ def who_part(predictions: Predictions, told: Sequence[Explanation]) -> dict[str,
     return {
         "columns": [(name, name in numeric, heads.get(name, name.removeprefix("score_"))) for name in names],
         "rows": rows,
+        "largest": [
+            max((abs(x) for x in table[name].to_pylist()), default=0.0) if name in numeric else 0.0
+            for name in names
+        ],
         "is_ranked": "score" in names,
         "has_probability": "calibrated" in names,
         "shared": _shared(told),

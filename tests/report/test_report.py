@@ -207,3 +207,8 @@ def test_what_is_not_certain_is_not_called_so() -> None:
 def test_a_finding_begins_like_a_sentence_or_with_a_name() -> None:
     assert sentence("by the rows known") == "By the rows known"
     assert sentence("races.name: 81 values") == "races.name: 81 values"
+
+
+def test_figures_of_a_column_have_the_same_decimals() -> None:
+    assert [number(value, 15.123) for value in (15.123, 7.8685, -0.5)] == ["15.12", "7.87", "−0.50"]
+    assert number(7.8685) == "7.8685"

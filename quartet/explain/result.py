@@ -96,7 +96,7 @@ class RowEffect:
         is_label = self.table == KNOWN_LABELS
         shown = f"{self.words} ({cells.removeprefix('label ')})" if cells and self.count == 1 else self.words
         way = "" if is_label or self.path == self.table else self.path.removeprefix(f"{self.table} ")
-        return f"{shown}, {way}" if way else shown
+        return f"{shown}{' ' if way.startswith('of ') else ', '}{way}" if way else shown
 
 
 @dataclass(frozen=True)

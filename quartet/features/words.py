@@ -230,8 +230,10 @@ def _path(path: Path, summed: Summed, subject: str) -> Iterator[ColumnWords]:
                         kind, "" if what == "latest" else "mean "
                     )
                     text = f"{how}{name} {of}"
-                    if subject == PAST_LABELS:  # their one cell is the label
-                        text = f"{how.removesuffix('of ')}{of}" if how else _LATEST_LABEL
+                    if path.table == KNOWN_LABELS and how:  # their one cell is the label
+                        text = f"{how.removesuffix('of ')}{of}"
+                    elif subject == PAST_LABELS:
+                        text = _LATEST_LABEL
                     yield _in_units(replace(about, words=text), summed.table, name, kind)
                 else:
                     is_label, value = path.table == KNOWN_LABELS, name.partition(" = ")[2]

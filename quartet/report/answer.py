@@ -103,7 +103,7 @@ def verdict(evaluation: Evaluation) -> str:
     if rule is None or own.value is None or own.low is None or own.high is None:
         return ""
     name, beside = rule[0], rule[1][metric].value or 0.0
-    words = f"the best rule that needs no model (“{name}”, {number(beside)})"
+    words = f"the best simple rule (“{name}”, {number(beside)})"
     worst, best = (own.low, own.high) if own.higher_is_better else (-own.high, -own.low)
     rival = beside if own.higher_is_better else -beside
     if worst > rival:
@@ -259,9 +259,10 @@ def short(value: float) -> str:
     return (f"{value:,.0f}" if abs(value) >= 100 else f"{value:#.3g}").replace("-", "−")
 
 
-def number(value: float | None) -> str:
-    """Returns a figure with four decimals, fewer where it is large."""
+def number(value: float | None, among: float | None = None) -> str:
+    """Returns a figure with four decimals, fewer where it, or the largest `among` which it stands, is large."""
     if value is None:
         return "n/a"
-    digits = 4 if abs(value) < 10 else 2 if abs(value) < 1e4 else 0
+    size = abs(value) if among is None else among
+    digits = 4 if size < 10 else 2 if size < 1e4 else 0
     return f"{value:,.{digits}f}".replace("-", "−")

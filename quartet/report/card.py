@@ -14,6 +14,7 @@ from quartet.findings import Finding, Level, grouped
 from quartet.graph import TemporalGraph
 from quartet.registry import MODELS
 from quartet.report.answer import METRICS, PROTOCOLS, number, training_seconds, verdict
+from quartet.report.data import sentence
 from quartet.runs import Evaluation, TrainedModel, paired
 from quartet.tasks import Split, Task
 from quartet.training import duration
@@ -72,9 +73,7 @@ def limits(model: TrainedModel, evaluation: Evaluation, findings: Iterable[Findi
         told.append("It has not been judged on test: validation, by which it was chosen, flatters it.")
     if (judged := verdict(evaluation)) and "clearly better" not in judged.replace("not clearly", ""):
         told.append(judged)
-    told += [
-        f"{f.message[:1].upper()}{f.message[1:]}." for f in grouped(findings) if f.level is Level.WARNING
-    ]
+    told += [f"{sentence(f.message)}." for f in grouped(findings) if f.level is Level.WARNING]
     bins = evaluation.bins
     if bins and evaluation.hits:
         rows = sum(each.count for each in bins)

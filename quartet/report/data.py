@@ -72,6 +72,11 @@ def _told(finding: Finding) -> dict[str, Any]:
     }
 
 
+def sentence(text: str) -> str:
+    """Returns text that begins with a capital, unless it begins with the name of a table or a column."""
+    return f"{text[:1].upper()}{text[1:]}" if text.partition(" ")[0].isalpha() else text
+
+
 def _timeline(task: Task) -> Markup:
     """Draws the rows of the largest tables over time above the splits, on one axis."""
     span, spans = task.full_database.span, []

@@ -26,7 +26,7 @@ from quartet.listener import Listener
 from quartet.machine import as_path, new_file
 from quartet.report.answer import cost, evaluation_parts, headlines, number, question
 from quartet.report.card import board_part, card_part
-from quartet.report.data import data_part
+from quartet.report.data import data_part, sentence
 from quartet.report.who import explanations, highest, who_part
 from quartet.report.why import signed, why_part
 from quartet.runs import Evaluation, LiveModel, ProgressView, TrainedModel, kept_evaluations, leakcheck
@@ -108,6 +108,7 @@ def gather(
     heard = list(dict.fromkeys(listener.heard))
     doubts = [_in_words(finding, live) for finding in heard if finding.code in _DOUBTS]
     findings += [finding for finding in heard if finding.code not in _DOUBTS]
+    findings = list(dict.fromkeys(findings))  # some are told of the database and of the task
     return {
         "title": record.name,
         "question": question(record.spec),
@@ -195,7 +196,7 @@ def render(context: dict[str, Any]) -> str:
         lstrip_blocks=True,
         finalize=_inert,
     )
-    environment.filters |= {"number": number, "duration": duration, "signed": signed}
+    environment.filters |= {"number": number, "duration": duration, "signed": signed, "sentence": sentence}
     template = environment.from_string((here / "page.html.jinja").read_text(encoding="utf-8"))
     return template.render(**context, style=Markup(style), script=Markup(script), digest=digest)
 

@@ -46,6 +46,10 @@ def who_part(predictions: Predictions, told: Sequence[Explanation]) -> dict[str,
     return {
         "columns": [(name, name in numeric, heads.get(name, name.removeprefix("score_"))) for name in names],
         "rows": rows,
+        "largest": [
+            max((abs(x) for x in table[name].to_pylist()), default=0.0) if name in numeric else 0.0
+            for name in names
+        ],
         "is_ranked": "score" in names,
         "has_probability": "calibrated" in names,
         "shared": _shared(told),
@@ -73,5 +77,10 @@ def highest(predictions: Predictions, most: int = 2) -> str:
     name = "name" if "name" in table.column_names else table.column_names[0]
     told = "calibrated" if "calibrated" in table.column_names else "score"
     rows = zip(table[name].to_pylist(), table[0].to_pylist(), table[told].to_pylist(), strict=True)
-    shown = ((who or key, f"{x:.0%}" if told == "calibrated" else number(x)) for who, key, x in rows)
+    shown = ((who or key, _percent(x) if told == "calibrated" else number(x)) for who, key, x in rows)
     return " and ".join(f"{who} ({score})" for who, score in shown)
+
+
+def _percent(chance: float) -> str:
+    """Returns a probability in whole percent; what is not certain is not called so."""
+    return "over 99%" if 0.995 <= chance < 1 else "under 1%" if 0 < chance < 0.005 else f"{chance:.0%}"

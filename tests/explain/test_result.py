@@ -64,7 +64,7 @@ def test_reasons_are_those_that_took_the_score_where_it_is_and_then_the_others()
 
 def test_a_row_is_said_with_its_cells_and_by_links_that_say_more_than_its_table() -> None:
     assert ROW.sentence == "orders 17 of 2024-01-04 (state late), by buyer"
-    assert replace(ROW, path="orders of its carts").sentence.endswith("(state late), of its carts")
+    assert replace(ROW, path="orders of its carts").sentence.endswith("(state late) of its carts")
     assert replace(ROW, path="orders").sentence == "orders 17 of 2024-01-04 (state late)"
     assert (
         replace(GROUP, cells=(("kind", "b"),), path="").sentence

@@ -14,6 +14,8 @@ import pytest
 from quartet.errors import UsageError
 from quartet.evaluation import difference
 from quartet.report.answer import best_rule, evaluation_parts, headlines, number, verdict
+from quartet.report.data import sentence
+from quartet.report.who import _percent
 from quartet.runs import Ensemble, Evaluation, TrainedModel, fit, kept_evaluations, load
 from tests.report.small import NAMES, Node, read_page, rows_of, shop_model, shop_task
 from tests.tasks.small import small_shop
@@ -195,3 +197,18 @@ def test_columns_given_labels_and_nobody_have_a_page_too(tmp_path: Path) -> None
         assert (
             rows_of(early.all("table", id="people")[0]) == [] or name == "given"
         )  # customers are always known
+
+
+def test_what_is_not_certain_is_not_called_so() -> None:
+    told = [_percent(chance) for chance in (0.0, 0.001, 0.42, 0.994, 0.996, 1.0)]
+    assert told == ["0%", "under 1%", "42%", "99%", "over 99%", "100%"]
+
+
+def test_a_finding_begins_like_a_sentence_or_with_a_name() -> None:
+    assert sentence("by the rows known") == "By the rows known"
+    assert sentence("races.name: 81 values") == "races.name: 81 values"
+
+
+def test_figures_of_a_column_have_the_same_decimals() -> None:
+    assert [number(value, 15.123) for value in (15.123, 7.8685, -0.5)] == ["15.12", "7.87", "−0.50"]
+    assert number(7.8685) == "7.8685"

@@ -40,7 +40,7 @@ class Cases:
             self.rows, self.times, self.targets = known.node, known.time, np.asarray(known.target, np.float64)
         some = np.unique(np.linspace(0, len(self.rows) - 1, _MOST).astype(np.int64))
         self.rows, self.times, self.targets = self.rows[some], self.times[some], self.targets[some]
-        self.reader = reader
+        self.reader, self.time = reader, time
         self.reading = reader.read(self.rows, self.times)
         self.means = mean_parts(self.reading)
         self.shares = ColumnShares(reader, self.reading)
@@ -78,11 +78,11 @@ class Cases:
         is_same = (rows[:, None] == self.rows) & (time[:, None] == self.times)
         likeness[is_same] = -np.inf
         order = np.argsort(-likeness, axis=1, kind="stable")[:, :most]
-        table = self.reader.live.database[self.reader.live.members[0].task.entity_table]
+        name = self.reader.live.members[0].task.entity_table
         return [
             tuple(
                 LookAlike(
-                    *key_and_name(table, int(self.rows[at])),
+                    *self.reader.key_and_name(name, int(self.rows[at]), self.time),
                     int(self.times[at]),
                     self.outcome(float(self.targets[at])),
                     float(likeness[seed, at]),
@@ -133,13 +133,6 @@ class Cases:
             if far > 0.5
         ]
         return text + (f"; in common: {', '.join(shown)}" if shown else "")
-
-
-def key_and_name(table: Any, row: int) -> tuple[str, str]:
-    """Returns the key of a row as text, and its name if it has one."""
-    key = ", ".join(str(table.data[column][row].as_py()) for column in table.primary_key) or str(row)
-    name = table.name_column
-    return key, "" if name in (None, *table.primary_key) else str(table.data[name][row].as_py() or "")
 
 
 def _vectors(piece: Piece, reader: Reader, reading: Reading, number: int) -> NDArray[Any]:

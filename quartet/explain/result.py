@@ -68,7 +68,7 @@ class RowEffect:
     """A row, or rows of one path and span: the score less what it would be had they not been there."""
 
     table: str
-    key: str  # of a single row; empty where there are several
+    key: str  # of a single row; empty where there are several, or the table has none
     name: str
     time: int | None  # of the last of them, in nanoseconds UTC; None if always known
     path: str  # the links from the entity: "orders by customer, items by order"
@@ -80,14 +80,16 @@ class RowEffect:
 
     @property
     def words(self) -> str:
+        shared = ", ".join(f"{name} {value}" for name, value in self.cells[:2])
         if self.count > 1:
-            shared = ", ".join(f"{name} {value}" for name, value in self.cells[:2])
             return f"{self.count:,} {_plain(self.table)} {self.span}".rstrip() + (
                 f" ({shared})" if shared else ""
             )
         when = f" of {show_instant(self.time)}" if self.time is not None else ""
         if self.table == KNOWN_LABELS:
             return f"its label known{when.replace(' of ', ' at ')}"
+        if not self.name and not self.key:  # a table without a key
+            return f"{self.table}{when}" + (f" ({shared})" if shared else "")
         return f"{self.table} {self.name or self.key}{when}"
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from quartet.explain.cases import Cases, key_and_name
+from quartet.explain.cases import Cases
 from quartet.explain.parts import shapley
 from quartet.explain.reader import PARTS, Floats, Ints, Reader, Reading
 from quartet.explain.result import Change, ColumnEffect, Effect, Explanation, Explanations, RowEffect
@@ -93,10 +93,9 @@ def _explained(
     alike = cases.look_alikes(reading, times, rows, lookalikes)
     archetypes = cases.archetypes(reading, explainer.words)
     record = live.members[0].task
-    table = live.views[0].database[record.entity_table]
     told = []
     for place, row in enumerate(rows.tolist()):
-        key, name = key_and_name(table, row)
+        key, name = reader.key_and_name(record.entity_table, row, time)
         shown: list[RowEffect] = []
         changes: tuple[Change, ...] = ()
         if with_rows:

@@ -34,6 +34,7 @@ from quartet.tasks import SPLITS, Task, TaskRecord
 from quartet.training import duration
 
 MOST_BYTES = 500_000
+_MOST_LETTERS = 1000  # of one text
 _LEAK_TIMES, _LEAK_SEEDS = 1, 20
 _DOUBTS = ("D04", "T20")  # findings on the predictions themselves: drift, and times far from training
 # The colours of pictures, by the names that the page's two themes give them.
@@ -173,11 +174,16 @@ class _Noticing(Listener):
 
 
 def fitted(context: dict[str, Any]) -> str:
-    """Returns the page with as many rows of predictions as it has room for."""
-    who = context["who"]
-    while len((page := render(context)).encode()) > MOST_BYTES and who["rows"]:
-        who = {**who, "rows": who["rows"][: len(who["rows"]) * 4 // 5]}
-        context = {**context, "who": who}
+    """Returns the page with as many rows of predictions, and then of entities one by one, as it has room for."""
+    who, why = context["who"], context["why"]
+    while len((page := render(context)).encode()) > MOST_BYTES:
+        if who["rows"]:
+            who = {**who, "rows": who["rows"][: len(who["rows"]) * 4 // 5]}
+        elif why and why["entities"]:
+            why = {**why, "entities": why["entities"][:-1]}
+        else:
+            break
+        context = {**context, "who": who, "why": why}
     return page
 
 
@@ -201,5 +207,8 @@ def render(context: dict[str, Any]) -> str:
 
 
 def _inert(value: Any) -> Any:
-    """Returns text without control characters; what is marked as ours stays as it is."""
-    return value if isinstance(value, Markup) else "" if value is None else printable(value)
+    """Returns text without control characters, cut where nobody reads on; what is marked as ours stays as it is."""
+    if isinstance(value, Markup) or value is None:
+        return "" if value is None else value
+    text = str(value)
+    return printable(text if len(text) <= _MOST_LETTERS else text[: _MOST_LETTERS - 1] + "…")

@@ -64,7 +64,11 @@ def write_report(
         raise UsageError(
             "C02", f'a report is a page, and cannot be written as "{path.suffix}"', "name an .html file"
         )
+    if path.is_dir():
+        raise UsageError("C02", f"{path} is a folder", "name an .html file inside it, or another one")
     path.parent.mkdir(parents=True, exist_ok=True)
+    for model in models:
+        _ = model.run.environment  # damage is told before the work
     page = fitted(gather(models, task, at, evaluate, device, listener))
     with new_file(path) as fresh:
         fresh.write_text(page, encoding="utf-8")

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from quartet.errors import UsageError
+from quartet.errors import IntegrityError, UsageError
 from quartet.evaluation import difference
 from quartet.report.answer import best_rule, evaluation_parts, headlines, number, verdict
 from quartet.runs import Ensemble, Evaluation, TrainedModel, fit, kept_evaluations, load
@@ -166,6 +166,27 @@ def test_what_cannot_be_told_is_refused(tmp_path: Path) -> None:
         Ensemble(model, others).report(tmp_path / "page.html")
     with pytest.raises(UsageError, match="C10"):
         load(model.folder / "model").report(tmp_path / "page.html", shop_task(tmp_path))
+
+
+def test_what_is_in_the_way_is_said_before_the_work(tmp_path: Path) -> None:
+    """A folder where the page should be, a run whose notes on the machine or on its evaluation are damaged."""
+    model, task = shop_model(tmp_path), shop_task(tmp_path)
+    (tmp_path / "taken.html").mkdir()
+    heard = Heard()
+    with pytest.raises(UsageError, match="is a folder"):
+        model.report(tmp_path / "taken.html", task, listener=heard)
+    assert not heard.work
+    kept = (model.folder / "environment.json").read_text()
+    (model.folder / "environment.json").write_text('{"threads": 2}')
+    with pytest.raises(IntegrityError, match=r"environment.json is damaged"):
+        model.report(tmp_path / "page.html", task, listener=heard)
+    assert not heard.work
+    (model.folder / "environment.json").write_text(kept)
+    (model.folder / "evaluation-test-rolling.json").write_text(
+        '{"rows": [], "split": "test", "protocol": "rolling", "num_rows": 3, "warnings": [], "task": "churn"}'
+    )
+    with pytest.raises(IntegrityError, match=r"evaluation-test-rolling.json is damaged"):
+        model.report(tmp_path / "page.html", task, listener=heard)
 
 
 def test_words_follow_the_figures(model: TrainedModel) -> None:

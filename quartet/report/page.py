@@ -31,6 +31,7 @@ from quartet.report.who import explanations, highest, who_part
 from quartet.report.why import signed, why_part
 from quartet.runs import Evaluation, LiveModel, ProgressView, TrainedModel, kept_evaluations, leakcheck
 from quartet.tasks import SPLITS, Task, TaskRecord
+from quartet.times import NEVER
 from quartet.training import duration
 
 MOST_BYTES = 500_000
@@ -103,7 +104,9 @@ def gather(
     live = model.on(now.full_database, labels=given, device=device, listener=listener)
     predictions = live.predict(at=at)
     seconds = time.perf_counter() - begin
-    told, closely = explanations(live, predictions, at, listener)
+    # Windows of test may be over by now; until somebody has judged the run there, their labels stay untold.
+    sealed = NEVER if shown[0].split == "test" else then.splits.test
+    told, closely = explanations(live, predictions, at, sealed, listener)
     view = leaks = None
     if not is_given:
         checkpoints = [checkpoint for checkpoint, _ in model.members]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +16,7 @@ from quartet.errors import IntegrityError, UsageError
 from quartet.evaluation import difference
 from quartet.report.answer import best_rule, evaluation_parts, headlines, number, verdict
 from quartet.runs import Ensemble, Evaluation, TrainedModel, fit, kept_evaluations, load
+from quartet.times import show_instant
 from tests.report.small import NAMES, Node, read_page, rows_of, shop_model, shop_task
 from tests.tasks.small import small_shop
 from tests.trained import KINDS, TREES, Heard, churn, from_labels, run, write_shop
@@ -96,17 +98,26 @@ def test_equal_figures_are_told_once(model: TrainedModel) -> None:
     assert [part["protocols"] for part in parts] == [["frozen", "clamped"], ["rolling"]]
 
 
+def known_times(page: Node) -> list[str]:
+    """The times of the known cases whose outcomes are told."""
+    told = [each.text for each in page.all("section", id="why")[0].all("p") if "Known cases" in each.text]
+    return [time for text in told for time in re.findall(r" on (\d{4}-\d\d-\d\d)", text)]
+
+
 def test_it_opens_no_vault_by_itself(tmp_path: Path) -> None:
     model, task = shop_model(tmp_path), shop_task(tmp_path)
     page = report(model, tmp_path, task=task)
     assert task.vault.openings == []
     assert "test is still untouched" in page.text
     assert "validation rows" in page.all("section", id="answer")[0].text
+    assert known_times(page)
+    assert max(known_times(page)) < show_instant(task.splits.test)
     assert not list(model.folder.glob("evaluation-test-*"))
     page = report(model, tmp_path, task=task, evaluate=True)
     assert len(task.vault.openings) == 2  # one for each protocol, by the evaluation
     assert all(reason.startswith("evaluate ") for reason in task.vault.openings)
     assert "test is still untouched" not in page.text
+    assert max(known_times(page)) >= show_instant(task.splits.test)
     report(model, tmp_path, task=task, evaluate=True)
     assert len(task.vault.openings) == 2  # what has been judged is read
 

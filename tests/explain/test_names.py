@@ -76,3 +76,18 @@ def test_known_cases_are_not_named_by_a_hidden_column() -> None:
     told = explain(bound(task.full_database, untrained(task, "lightgbm")), WHO, AT)
     assert told[0].lookalikes
     assert "secret" not in str(told.to_dict())
+
+
+def test_entities_without_a_key_are_explained_too() -> None:
+    """They are called by their place, as in predictions; no known case can be named beside them."""
+    tables = shop_tables()
+    schema = {**SHOP_SCHEMA, "orders": {**SHOP_SCHEMA["orders"], "pkey": None}}
+    amount = {"name": "amount", "kind": "autocomplete", "entity_table": "orders", "target_col": "amount"}
+    orders = tables["orders"].drop_columns(["order"])
+    task = opened({**tables, "orders": orders}, schema).task({**amount, "task_type": "regression"})
+    live = bound(task.full_database, untrained(task, "lightgbm", past_labels=False))
+    scores = live.predict(None, AT, everyone=True).table
+    told = explain(live, None, AT, everyone=True, rows=False)
+    assert [each.key for each in told] == [str(row) for row in scores["row"].to_pylist()]
+    assert [each.score for each in told] == pytest.approx(scores["score"].to_pylist())
+    assert not told[0].lookalikes

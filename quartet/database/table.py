@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from quartet.causal import visible
 from quartet.database.columns import canonical, is_plain, is_text, valid_text
 from quartet.database.inference.names import noun_of, singular, split, word_set
 from quartet.database.keys import KeyColumn, KeyMap
@@ -99,6 +100,14 @@ class Table:
         other column whose name says so, and these before a column whose name says nothing. Where none is, `name` and
         the like may repeat, as people's names do.
         """
+        return self._name_column(self.data.slice(0, _HEAD), self.data)
+
+    def name_column_at(self, time: int) -> str | None:
+        """Returns the column by which people knew the rows at a time, from all rows that were visible then."""
+        return self._name_column(self.data.filter(pa.array(visible(self.known_at, time))))
+
+    def _name_column(self, *samples: pa.Table) -> str | None:
+        """Returns the first column that tells the rows apart in each of some samples of the table."""
         linked = {column for fk in self.schema.foreign_keys for column in fk.columns}
         ranked = []
         for place, column in enumerate(self.data.column_names):
@@ -111,7 +120,10 @@ class Table:
                     ranked.append((rank, place, column))
         repeating = [(column, _SELDOM) for rank, _, column in sorted(ranked) if rank == 0]
         tried = [*((column, _NEARLY) for _, _, column in sorted(ranked)), *repeating]
-        return next((column for column, least in tried if _tells_apart(self.data[column], least)), None)
+        return next(
+            (column for column, least in tried if all(_tells_apart(rows[column], least) for rows in samples)),
+            None,
+        )
 
     @cached_property
     def period(self) -> str | None:
@@ -152,11 +164,10 @@ class Table:
 
 def _tells_apart(column: pa.ChunkedArray, least: float) -> bool:
     """Whether nearly every row has a short text, and at least this fraction of them are distinct."""
-    for cells in (column.slice(0, _HEAD), column):
-        filled = cells.filter(pc.fill_null(pc.match_substring_regex(cells, r"[^\W\d_]"), False))
-        distinct = pc.count_distinct(filled).as_py()
-        if not len(filled) or len(filled) < _NEARLY * len(cells) or distinct < least * len(filled):
-            return False
+    filled = column.filter(pc.fill_null(pc.match_substring_regex(column, r"[^\W\d_]"), False))
+    distinct = pc.count_distinct(filled).as_py()
+    if not len(filled) or len(filled) < _NEARLY * len(column) or distinct < least * len(filled):
+        return False
     return bool(pc.mean(pc.utf8_length(filled)).as_py() <= _LONGEST_NAME)
 
 

@@ -17,6 +17,7 @@ from quartet.explain.parts import ColumnShares, mean_parts
 from quartet.explain.reader import Floats, Ints, Piece, Reader, Reading
 from quartet.explain.result import LookAlike
 from quartet.features import ColumnWords
+from quartet.times import NEVER
 from quartet.training import RegressionOutput
 
 _MOST = 512
@@ -40,7 +41,7 @@ class Cases:
             self.rows, self.times, self.targets = known.node, known.time, np.asarray(known.target, np.float64)
         some = np.unique(np.linspace(0, len(self.rows) - 1, _MOST).astype(np.int64))
         self.rows, self.times, self.targets = self.rows[some], self.times[some], self.targets[some]
-        self.reader = reader
+        self.reader, self.time = reader, time
         self.reading = reader.read(self.rows, self.times)
         self.means = mean_parts(self.reading)
         self.shares = ColumnShares(reader, self.reading)
@@ -62,8 +63,13 @@ class Cases:
         names, matrix = self.reader.names[member], self.reading.columns[member].astype(np.float64)
         return dict(zip(names, matrix.T, strict=True))
 
-    def look_alikes(self, reading: Reading, time: Ints, rows: Ints, most: int) -> list[tuple[LookAlike, ...]]:
-        """Returns the cases most like each seed, best first; not the entity's own case of the same time."""
+    def look_alikes(
+        self, reading: Reading, time: Ints, rows: Ints, most: int, sealed: int = NEVER
+    ) -> list[tuple[LookAlike, ...]]:
+        """Returns the cases most like each seed, best first; not the entity's own case of the same time.
+
+        Labels of cases from `sealed` on are not to be told.
+        """
         if not self.has_labels or not most:
             return [()] * len(reading)
         likeness = np.zeros((len(reading), len(self.rows)))
@@ -76,13 +82,13 @@ class Cases:
                 middle = known.mean(0)
                 likeness += weight * np.maximum(0.0, _unit(own - middle) @ _unit(known - middle).T)
         is_same = (rows[:, None] == self.rows) & (time[:, None] == self.times)
-        likeness[is_same] = -np.inf
+        likeness[is_same | (self.times >= sealed)] = -np.inf
         order = np.argsort(-likeness, axis=1, kind="stable")[:, :most]
-        table = self.reader.live.database[self.reader.live.members[0].task.entity_table]
+        name = self.reader.live.members[0].task.entity_table
         return [
             tuple(
                 LookAlike(
-                    *key_and_name(table, int(self.rows[at])),
+                    *self.reader.key_and_name(name, int(self.rows[at]), self.time),
                     int(self.times[at]),
                     self.outcome(float(self.targets[at])),
                     float(likeness[seed, at]),
@@ -95,7 +101,7 @@ class Cases:
 
     # --- archetypes --------------------------------------------------------------------------------
 
-    def archetypes(self, reading: Reading, words: dict[str, ColumnWords]) -> list[str]:
+    def archetypes(self, reading: Reading, words: dict[str, ColumnWords], sealed: int = NEVER) -> list[str]:
         """Returns in words as which learned archetype the heaviest network with a codebook reads each seed."""
         pieces = [
             (piece.weight, -number)
@@ -107,16 +113,19 @@ class Cases:
         known, own = (some.archetypes[-max(pieces)[1]] for some in (self.reading, reading))
         assert known is not None
         assert own is not None
-        return [self._described(int(kind), known == kind, words) for kind in own]
+        return [self._described(int(kind), known == kind, words, sealed) for kind in own]
 
-    def _described(self, kind: int, members: NDArray[np.bool_], words: dict[str, ColumnWords]) -> str:
+    def _described(
+        self, kind: int, members: NDArray[np.bool_], words: dict[str, ColumnWords], sealed: int
+    ) -> str:
         count = int(members.sum())
         text = f"the same kind (archetype {kind}) as {count:,} of {len(members):,} known cases"
         if not count:
             return text
         member = self.reader.live.members[0]
-        if self.has_labels and member.task.classes is None:
-            means = [float(self.targets[some].mean()) for some in (members, slice(None))]
+        is_open = self.times < sealed
+        if self.has_labels and member.task.classes is None and (members & is_open).any():
+            means = [float(self.targets[some].mean()) for some in (members & is_open, is_open)]
             is_value = isinstance(member.output, RegressionOutput)
             shown = [f"{mean:.4g}" if is_value else f"{mean:.0%}" for mean in means]
             what = "on average" if is_value else f"{member.task.target}:"
@@ -133,13 +142,6 @@ class Cases:
             if far > 0.5
         ]
         return text + (f"; in common: {'; '.join(shown)}" if shown else "")
-
-
-def key_and_name(table: Any, row: int) -> tuple[str, str]:
-    """Returns the key of a row as text, and its name if it has one."""
-    key = ", ".join(str(table.data[column][row].as_py()) for column in table.primary_key) or str(row)
-    name = table.name_column
-    return key, "" if name in (None, *table.primary_key) else str(table.data[name][row].as_py() or "")
 
 
 def _vectors(piece: Piece, reader: Reader, reading: Reading, number: int) -> NDArray[Any]:

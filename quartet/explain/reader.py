@@ -100,6 +100,7 @@ class Reader:
         self.live = live
         self.pieces: list[Piece] = []
         self._last: dict[tuple[Any, ...], Any] = {}
+        self._names: dict[tuple[str, int], str | None] = {}
         self._bound = live.views
         for number, member in enumerate(live.members):
             model: Any = member.model
@@ -118,6 +119,24 @@ class Reader:
         """Returns the parts of all pieces, in the order in which they are told."""
         names = {part_of(name) for parts in reading.parts for name in parts}
         return [name for name in PARTS if name in names]
+
+    def name_column(self, table: str, time: int) -> str | None:
+        """Returns the column by which people know the rows of a table, as far as those known at a time tell."""
+        if (table, time) not in self._names:
+            self._names[table, time] = self.live.views[0].database[table].name_column_at(time)
+        return self._names[table, time]
+
+    def key_and_name(self, table: str, row: int, time: int) -> tuple[str, str]:
+        """Returns the key of a row as text, and its name at a time if it has one.
+
+        Of a table without a key, entities are called by their place, as in predictions, and other rows not at all:
+        places move with rows that come later.
+        """
+        known, name = self.live.views[0].database[table], self.name_column(table, time)
+        key = ", ".join(str(known.data[column][row].as_py()) for column in known.primary_key)
+        if not key and table == self.live.views[0].entity_table:
+            key = str(row)
+        return key, "" if name in (None, *known.primary_key) else str(known.data[name][row].as_py() or "")
 
     def seeds(self, view: View, rows: Ints, times: Ints) -> Seeds:
         return Seeds(rows + view.database.offsets[view.entity_table], times, None)

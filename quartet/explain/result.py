@@ -68,7 +68,7 @@ class RowEffect:
     """A row, or rows of one path and span: the score less what it would be had they not been there."""
 
     table: str
-    key: str  # of a single row; empty where there are several
+    key: str  # of a single row; empty where there are several, or the table has none
     name: str
     time: int | None  # of the last of them, in nanoseconds UTC; None if always known
     path: str  # the links from the entity in words: "items of its orders"
@@ -87,6 +87,8 @@ class RowEffect:
         when = f" of {show_instant(self.time)}" if self.time is not None else ""
         if self.table == KNOWN_LABELS:
             return f"its past label{when.replace(' of ', ' known since ')}"
+        if not self.name and not self.key:  # of a table without a key
+            return f"{self.table}{when}"
         return f"{self.table} {self.name or self.key}{when}"
 
     @property

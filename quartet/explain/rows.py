@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quartet.contexts import Context
-from quartet.explain.cases import key_and_name
 from quartet.explain.occlude import visible_links
 from quartet.explain.reader import Floats, Ints, Reader
 from quartet.explain.result import Change, RowEffect
@@ -220,13 +219,15 @@ class Occlusion:
         rows = np.array(effect.nodes) - self.view.database.offsets[effect.table]
         linked = {column for key in table.schema.foreign_keys for column in key.columns}
         time = table.schema.time.column if table.schema.time else None
-        cells: list[tuple[str, str]] = []
+        name_column, cells = self.reader.name_column(effect.table, self.time), list[tuple[str, str]]()
         for name in table.data.column_names:
-            if name not in {*table.primary_key, *linked, time, table.name_column}:
+            if name not in {*table.primary_key, *linked, time, name_column}:
                 values = {_text(table.data[name][int(row)].as_py()) for row in rows[-_MOST_SHARED:]}
                 if len(values) == 1 and "" not in values:
                     cells.append((name, values.pop()))
-        key, name = key_and_name(table, int(rows[0])) if len(rows) == 1 else ("", "")
+        key, name = "", ""
+        if len(rows) == 1:
+            key, name = self.reader.key_and_name(effect.table, int(rows[0]), self.time)
         path = path_words(self.view, effect.path)
         return replace(effect, key=key, name=name, path=path, cells=tuple(cells[:6]))
 

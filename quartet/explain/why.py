@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from quartet.explain.cases import Cases, key_and_name
+from quartet.explain.cases import Cases
 from quartet.explain.parts import shapley
 from quartet.explain.reader import PARTS, Floats, Ints, Reader, Reading
 from quartet.explain.result import Change, ColumnEffect, Effect, Explanation, Explanations, RowEffect
@@ -16,6 +16,7 @@ from quartet.explain.rows import Occlusion
 from quartet.features import ColumnWords, column_words
 from quartet.listener import Listener
 from quartet.runs import LiveModel, question
+from quartet.times import NEVER
 
 _MOST_COLUMNS, _MOST_SHOWN = 12, 12
 _KEPT = 4  # times whose known cases are kept
@@ -56,12 +57,13 @@ def explain(
     rows: bool = True,
     lookalikes: int = 5,
     everyone: bool = False,
+    sealed: int = NEVER,
     listener: Listener | None = None,
 ) -> Explanations:
     """Returns why entities at times have their scores; who and when is said as in `live.predict`.
 
     Without `rows` hundreds of entities take seconds: parts, columns and look-alikes are found for all of them at once,
-    while rows are taken away one by one.
+    while rows are taken away one by one. What happened to known cases from `sealed` on (in nanoseconds) is not told.
     """
     asked, listener = live.asked(entities, at, everyone=everyone), listener or live.listener
     listener.noticed(asked.findings)
@@ -73,14 +75,14 @@ def explain(
         )
         for first in range(0, len(places), _AT_ONCE):
             some = places[first : first + _AT_ONCE]
-            own = _explained(live, asked.rows[some], time, rows, lookalikes, listener)
+            own = _explained(live, asked.rows[some], time, rows, lookalikes, sealed, listener)
             for place, each in zip(some, own, strict=True):
                 told[place] = replace(each, task=words)
     return Explanations(tuple(each for each in told if each is not None), asked.headline)
 
 
 def _explained(
-    live: LiveModel, rows: Ints, time: int, with_rows: bool, lookalikes: int, listener: Listener
+    live: LiveModel, rows: Ints, time: int, with_rows: bool, lookalikes: int, sealed: int, listener: Listener
 ) -> list[Explanation]:
     explainer = explainer_of(live)
     cases, reader = explainer.at(time), explainer.reader
@@ -90,13 +92,12 @@ def _explained(
     chosen = scores.argmax(1)
     parts, score, base = shapley(reader, reading, cases.means, chosen)
     columns = _columns(explainer, cases, reading, chosen, parts)
-    alike = cases.look_alikes(reading, times, rows, lookalikes)
-    archetypes = cases.archetypes(reading, explainer.words)
+    alike = cases.look_alikes(reading, times, rows, lookalikes, sealed)
+    archetypes = cases.archetypes(reading, explainer.words, sealed)
     record = live.members[0].task
-    table = live.views[0].database[record.entity_table]
     told = []
     for place, row in enumerate(rows.tolist()):
-        key, name = key_and_name(table, row)
+        key, name = reader.key_and_name(record.entity_table, row, time)
         shown: list[RowEffect] = []
         changes: tuple[Change, ...] = ()
         if with_rows:

@@ -230,7 +230,7 @@ def _evaluation_part(
 def cost(model: TrainedModel, num_scored: int, seconds: float) -> list[tuple[str, str]]:
     """Returns what a model has cost and costs, line by line."""
     run, (checkpoint, _) = model.run, model.members[0]
-    machine = run.read("environment.json")
+    machine = run.environment
     trained = training_seconds(model)
     threads = f"{machine['threads']} of {machine['cores']} cores"
     size = sum(path.stat().st_size for path in run.model_folder.rglob("*") if path.is_file())

@@ -29,7 +29,7 @@ def card_part(
     """Returns the section for those who must answer for the model."""
     (checkpoint, _), run, record = model.members[0], model.run, model.record
     recipe, metric = model.recipe, main_metric(record.type)
-    machine = run.read("environment.json")
+    machine = run.environment
     members = [
         (member.name, member.rng_seed, number(member.validation), f"{weight:.0%}", duration(member.seconds))
         for member, weight in zip(

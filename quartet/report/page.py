@@ -31,9 +31,11 @@ from quartet.report.who import explanations, highest, who_part
 from quartet.report.why import signed, why_part
 from quartet.runs import Evaluation, LiveModel, ProgressView, TrainedModel, kept_evaluations, leakcheck
 from quartet.tasks import SPLITS, Task, TaskRecord
+from quartet.times import NEVER
 from quartet.training import duration
 
 MOST_BYTES = 500_000
+_MOST_LETTERS = 1000  # of one text
 _LEAK_TIMES, _LEAK_SEEDS = 1, 20
 _DOUBTS = ("D04", "T20")  # findings on the predictions themselves: drift, and times far from training
 # The colours of pictures, by the names that the page's two themes give them.
@@ -63,7 +65,11 @@ def write_report(
         raise UsageError(
             "C02", f'a report is a page, and cannot be written as "{path.suffix}"', "name an .html file"
         )
+    if path.is_dir():
+        raise UsageError("C02", f"{path} is a folder", "name an .html file inside it, or another one")
     path.parent.mkdir(parents=True, exist_ok=True)
+    for model in models:
+        _ = model.run.environment  # damage is told before the work
     page = fitted(gather(models, task, at, evaluate, device, listener))
     with new_file(path) as fresh:
         fresh.write_text(page, encoding="utf-8")
@@ -98,7 +104,9 @@ def gather(
     live = model.on(now.full_database, labels=given, device=device, listener=listener)
     predictions = live.predict(at=at)
     seconds = time.perf_counter() - begin
-    told, closely = explanations(live, predictions, at, listener)
+    # Windows of test may be over by now; until somebody has judged the run there, their labels stay untold.
+    sealed = NEVER if shown[0].split == "test" else then.splits.test
+    told, closely = explanations(live, predictions, at, sealed, listener)
     view = leaks = None
     if not is_given:
         checkpoints = [checkpoint for checkpoint, _ in model.members]
@@ -174,11 +182,16 @@ class _Noticing(Listener):
 
 
 def fitted(context: dict[str, Any]) -> str:
-    """Returns the page with as many rows of predictions as it has room for."""
-    who = context["who"]
-    while len((page := render(context)).encode()) > MOST_BYTES and who["rows"]:
-        who = {**who, "rows": who["rows"][: len(who["rows"]) * 4 // 5]}
-        context = {**context, "who": who}
+    """Returns the page with as many rows of predictions, and then of entities one by one, as it has room for."""
+    who, why = context["who"], context["why"]
+    while len((page := render(context)).encode()) > MOST_BYTES:
+        if who["rows"]:
+            who = {**who, "rows": who["rows"][: len(who["rows"]) * 4 // 5]}
+        elif why and why["entities"]:
+            why = {**why, "entities": why["entities"][:-1]}
+        else:
+            break
+        context = {**context, "who": who, "why": why}
     return page
 
 
@@ -202,5 +215,8 @@ def render(context: dict[str, Any]) -> str:
 
 
 def _inert(value: Any) -> Any:
-    """Returns text without control characters; what is marked as ours stays as it is."""
-    return value if isinstance(value, Markup) else "" if value is None else printable(value)
+    """Returns text without control characters, cut where nobody reads on; what is marked as ours stays as it is."""
+    if isinstance(value, Markup) or value is None:
+        return "" if value is None else value
+    text = str(value)
+    return printable(text if len(text) <= _MOST_LETTERS else text[: _MOST_LETTERS - 1] + "…")

@@ -18,19 +18,21 @@ _HEADS = {"calibrated": "Probability", "name": "Name", "predicted": "Predicted"}
 
 
 def explanations(
-    live: LiveModel, predictions: Predictions, at: Any, listener: Listener
+    live: LiveModel, predictions: Predictions, at: Any, sealed: int, listener: Listener
 ) -> tuple[list[Explanation], list[Explanation]]:
     """Returns why the rows of the table have their scores, in their order, and closely why the highest have theirs.
 
-    Entities without a key cannot be asked about by name: they have no reasons here.
+    Entities without a key cannot be asked about by name: they have no reasons here. What happened to known cases from
+    `sealed` on is not told.
     """
     table = predictions.top(_MOST_ROWS).table
     if not len(table) or len(live.database[live.members[0].task.entity_table].primary_key) != 1:
         return [], []
     keys = table[0].to_pylist()
-    every = list(explain(live, keys, at, rows=False, lookalikes=0, listener=listener))
+    every = list(explain(live, keys, at, rows=False, lookalikes=0, sealed=sealed, listener=listener))
     order = sorted(range(len(keys)), key=lambda place: -every[place].score)
-    closely = explain(live, [keys[place] for place in order[:_EXPLAINED]], at, listener=listener)
+    highest = [keys[place] for place in order[:_EXPLAINED]]
+    closely = explain(live, highest, at, sealed=sealed, listener=listener)
     return every, list(closely)
 
 

@@ -136,6 +136,8 @@ def kept_evaluations(run: Run) -> list[Evaluation]:
             told = run.read(path.name)
             with intact(path, "evaluate again"):
                 found.append(Evaluation.from_dict(told))
+                if found[-1].split != split or not found[-1].rows or not found[-1].rows[0].measures:
+                    raise ValueError(f"it has no figures of {split}")
     return found
 
 

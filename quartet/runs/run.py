@@ -109,6 +109,13 @@ class Run:
             return TaskRecord.from_dict(self.read("task.json"))
 
     @property
+    def environment(self) -> dict[str, Any]:
+        """Returns on what machine it began, and with which packages."""
+        with self._intact("environment.json"):
+            told = self.read("environment.json")
+            return {name: told[name] for name in ("python", "platform", "cores", "threads", "packages")}
+
+    @property
     def threads(self) -> int:
         """Returns with how many threads it began: in sums their number decides the last bits."""
         with self._intact("environment.json"):

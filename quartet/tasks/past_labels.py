@@ -90,9 +90,9 @@ def known_cases(
 ) -> Seeds:
     """Returns the seeds of the latest windows whose labels are known at a time, with these labels, in a fixed order.
 
-    There are none where labels are in a table of their own that is not given.
+    There are none where labels are in a table of their own that is not given, or entities have no key to find them by.
     """
-    if labels is None and spec.kind == "external":
+    if len(database[spec.entity_table].primary_key) != 1 or (labels is None and spec.kind == "external"):
         return Seeds(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0))
     if labels is None:
         labels = derived_labels(database, spec, splits, upto, _CASE_WINDOWS)

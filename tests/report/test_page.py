@@ -140,6 +140,21 @@ def test_a_long_table_is_cut_and_says_so(context: Context) -> None:
     assert f"{num:,} of 123,456 are here" in page.all("section", id="who")[0].text
 
 
+def test_no_text_and_no_number_of_classes_makes_it_too_large(context: Context) -> None:
+    """Letters are cut where nobody reads on, and of very many classes no table is shown."""
+    text = fitted(Context(with_text(context, "long " * 100_000)))
+    assert len(text.encode()) <= MOST_BYTES
+    assert "long …" in text or "long…" in text
+    answer = context["evaluations"][0]
+    names = [f"class {number}" for number in range(400)]
+    wide = {**answer, "classes": names, "confusion": [[7] * 400] * 400}
+    page, _ = read_page(text := fitted(Context({**context, "evaluations": [wide]})))
+    assert len(text.encode()) <= MOST_BYTES
+    assert "What came (down)" not in page.text
+    assert "400 classes" in page.all("section", id="answer")[0].text
+    assert page.all("table", id="people")[0].all("tbody")[0].all("tr")
+
+
 # --- colours ------------------------------------------------------------------------------------------
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from dataclasses import replace
 from pathlib import Path
@@ -11,12 +12,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from quartet.errors import UsageError
+from quartet.errors import IntegrityError, UsageError
 from quartet.evaluation import difference
 from quartet.report.answer import best_rule, evaluation_parts, headlines, number, verdict
 from quartet.report.data import sentence
 from quartet.report.who import _percent
 from quartet.runs import Ensemble, Evaluation, TrainedModel, fit, kept_evaluations, load
+from quartet.times import show_instant
 from tests.report.small import NAMES, Node, read_page, rows_of, shop_model, shop_task
 from tests.tasks.small import small_shop
 from tests.trained import KINDS, TREES, Heard, churn, from_labels, run, write_shop
@@ -98,17 +100,26 @@ def test_equal_figures_are_told_once(model: TrainedModel) -> None:
     assert [part["protocols"] for part in parts] == [["frozen", "clamped"], ["rolling"]]
 
 
+def known_times(page: Node) -> list[str]:
+    """The times of the known cases whose outcomes are told."""
+    told = [each.text for each in page.all("section", id="why")[0].all("p") if "Known cases" in each.text]
+    return [time for text in told for time in re.findall(r" on (\d{4}-\d\d-\d\d)", text)]
+
+
 def test_it_opens_no_vault_by_itself(tmp_path: Path) -> None:
     model, task = shop_model(tmp_path), shop_task(tmp_path)
     page = report(model, tmp_path, task=task)
     assert task.vault.openings == []
     assert "test is still untouched" in page.text
     assert "validation rows" in page.all("section", id="answer")[0].text
+    assert known_times(page)
+    assert max(known_times(page)) < show_instant(task.splits.test)
     assert not list(model.folder.glob("evaluation-test-*"))
     page = report(model, tmp_path, task=task, evaluate=True)
     assert len(task.vault.openings) == 2  # one for each protocol, by the evaluation
     assert all(reason.startswith("evaluate ") for reason in task.vault.openings)
     assert "test is still untouched" not in page.text
+    assert max(known_times(page)) >= show_instant(task.splits.test)
     report(model, tmp_path, task=task, evaluate=True)
     assert len(task.vault.openings) == 2  # what has been judged is read
 
@@ -168,6 +179,27 @@ def test_what_cannot_be_told_is_refused(tmp_path: Path) -> None:
         Ensemble(model, others).report(tmp_path / "page.html")
     with pytest.raises(UsageError, match="C10"):
         load(model.folder / "model").report(tmp_path / "page.html", shop_task(tmp_path))
+
+
+def test_what_is_in_the_way_is_said_before_the_work(tmp_path: Path) -> None:
+    """A folder where the page should be, a run whose notes on the machine or on its evaluation are damaged."""
+    model, task = shop_model(tmp_path), shop_task(tmp_path)
+    (tmp_path / "taken.html").mkdir()
+    heard = Heard()
+    with pytest.raises(UsageError, match="is a folder"):
+        model.report(tmp_path / "taken.html", task, listener=heard)
+    assert not heard.work
+    kept = (model.folder / "environment.json").read_text()
+    (model.folder / "environment.json").write_text('{"threads": 2}')
+    with pytest.raises(IntegrityError, match=r"environment.json is damaged"):
+        model.report(tmp_path / "page.html", task, listener=heard)
+    assert not heard.work
+    (model.folder / "environment.json").write_text(kept)
+    (model.folder / "evaluation-test-rolling.json").write_text(
+        '{"rows": [], "split": "test", "protocol": "rolling", "num_rows": 3, "warnings": [], "task": "churn"}'
+    )
+    with pytest.raises(IntegrityError, match=r"evaluation-test-rolling.json is damaged"):
+        model.report(tmp_path / "page.html", task, listener=heard)
 
 
 def test_words_follow_the_figures(model: TrainedModel) -> None:

@@ -21,7 +21,7 @@ from quartet.errors import UsageError, printable
 from quartet.evaluation import higher_is_better, main_metric
 from quartet.explain import global_view
 from quartet.features import column_words
-from quartet.findings import Finding
+from quartet.findings import Finding, Level
 from quartet.listener import Listener
 from quartet.machine import as_path, new_file
 from quartet.report.answer import cost, evaluation_parts, headlines, number, question
@@ -38,6 +38,8 @@ MOST_BYTES = 500_000
 _MOST_LETTERS = 1000  # of one text
 _LEAK_TIMES, _LEAK_SEEDS = 1, 20
 _DOUBTS = ("D04", "T20")  # findings on the predictions themselves: drift, and times far from training
+_GRAVE = ("T14", "L04", "L20", "L21", "D03")  # findings on the task: its figures may be too good
+_MOST_CAUTIONS = 3
 # The colours of pictures, by the names that the page's two themes give them.
 _COLORS = {
     "ink": svg.INK, "pale": svg.PALE, "line": svg.LINE, "mark": svg.MARK, "grey": svg.GREY, "ground": "white",
@@ -117,6 +119,11 @@ def gather(
     doubts = [_in_words(finding, live) for finding in heard if finding.code in _DOUBTS]
     findings += [finding for finding in heard if finding.code not in _DOUBTS]
     findings = list(dict.fromkeys(findings))  # some are told of the database and of the task
+    doubts = [f for f in findings if f.code in _GRAVE and f.level is Level.WARNING] + doubts
+    cautions = [f"{sentence(f.message)}." for f in doubts if f.level is Level.WARNING]
+    if len(cautions) > _MOST_CAUTIONS:
+        more = f"There are {len(cautions) - _MOST_CAUTIONS + 1:,} more such findings, among those of the data below."
+        cautions = [*cautions[: _MOST_CAUTIONS - 1], more]
     return {
         "title": record.name,
         "question": question(record.spec),
@@ -127,6 +134,7 @@ def gather(
         "written": date.today().isoformat(),
         "model": model.recipe.model.architecture,
         "lines": headlines(shown[0]),
+        "cautions": cautions,
         "evaluations": evaluation_parts(shown, record.classes),
         "cost": cost(model, len(predictions), seconds),
         "board": board_part(models, then, evaluations) if len(models) > 1 else None,

@@ -20,7 +20,7 @@ from quartet.report.who import _percent
 from quartet.runs import Ensemble, Evaluation, TrainedModel, fit, kept_evaluations, load
 from quartet.times import show_instant
 from tests.report.small import NAMES, Node, read_page, rows_of, shop_model, shop_task
-from tests.tasks.small import small_shop
+from tests.tasks.small import CHURN, small_shop
 from tests.trained import KINDS, TREES, Heard, churn, from_labels, run, write_shop
 
 MOST_BYTES = 500_000
@@ -244,3 +244,16 @@ def test_a_finding_begins_like_a_sentence_or_with_a_name() -> None:
 def test_figures_of_a_column_have_the_same_decimals() -> None:
     assert [number(value, 15.123) for value in (15.123, 7.8685, -0.5)] == ["15.12", "7.87", "−0.50"]
     assert number(7.8685) == "7.8685"
+
+
+def test_a_task_that_looks_ahead_is_told_beside_its_figures(tmp_path: Path) -> None:
+    """Who is asked about follows from rows after t: the answer says so, and so do the limits."""
+    ahead = churn(sql=CHURN["sql"].replace("HAVING MIN(o.bought) <= t.timestamp", ""))
+    findings = [finding for finding in ahead.check() if finding.code == "T14"]
+    assert findings
+    model = fit(ahead, recipe=TREES, runs=tmp_path, listener=Heard())
+    page = model.report(tmp_path / "page.html", ahead).read_text(encoding="utf-8")
+    answer, limits = page.partition('id="data"')[0], page.partition("<h3>Limits</h3>")[2]
+    for part in (answer, limits):
+        assert "selects customers using rows after the prediction time" in part
+    assert "Careful." in answer

@@ -38,6 +38,7 @@ _TREES, _FACTS = "trees.txt", "trees.json"
 _FOR_A_TRIAL = (
     0.04  # of the time limit: where the first trees took longer, they are fitted again without a trial
 )
+_FOR_FIRST = 0.55  # of the time limit, where trees may be fitted again
 _FOR_PACE, _ENOUGH_ROUNDS, _MOST_HASTE = 10, 400, 4.0  # rounds, and by how much they may learn faster
 _FEWEST = 100  # rows on either side of an earlier cut-off
 _LOSS_SEEDS = 10_000  # of training, spread among all, on which the loss is told
@@ -74,7 +75,7 @@ class Trees:
         boosting, names, kind = _Boosting(data), data.column_names, data.task.spec.type
         listener.begin(boosting)
         train, val = (boosting.rows(split) for split in SPLITS[:2])
-        first = boosting.grow(train, val, must_stop=lambda: listener.should_stop() or boosting.is_over)
+        first = boosting.grow(train, val, must_stop=lambda: listener.should_stop() or boosting.is_grown)
         if listener.should_stop():
             return None
         model = cls(names, data.output.num_outputs, first, target=boosting.target)
@@ -231,8 +232,8 @@ class _Boosting:
 
         Trees that are grown again learn as fast.
         """
-        limit = self.data.recipe.time_limit
-        if limit is None or num_rounds != _FOR_PACE or self.haste > 1:
+        limit = self._time_to_grow
+        if limit == math.inf or num_rounds != _FOR_PACE or self.haste > 1:
             return 1.0
         spent = time.perf_counter() - self.begin
         rounds = max(1.0, (limit - spent) / (spent / num_rounds))
@@ -253,6 +254,16 @@ class _Boosting:
     @property
     def is_over(self) -> bool:
         return time.perf_counter() - self.begin > (self.data.recipe.time_limit or math.inf)
+
+    @property
+    def is_grown(self) -> bool:
+        """Returns whether the time for the first trees is over: what is left is for growing them again."""
+        return time.perf_counter() - self.begin > self._time_to_grow
+
+    @property
+    def _time_to_grow(self) -> float:
+        recipe = self.data.recipe
+        return (recipe.time_limit or math.inf) * (1.0 if recipe.refit == "never" else _FOR_FIRST)
 
     def grow(
         self,

@@ -247,7 +247,7 @@ def test_other_labels_of_validation_change_its_scores_by_the_number_of_rounds_al
     """With as many rounds the same bits, while trees that are fitted again have learned from them."""
     asked = count(1)
     monkeypatch.setattr(
-        _Boosting, "is_over", property(lambda _: not next(asked) % 10)
+        _Boosting, "is_grown", property(lambda _: not next(asked) % 10)
     )  # after ten rounds each
     monkeypatch.setattr(_Watch, "best_round", 10)
     one, other = (
@@ -381,7 +381,9 @@ def test_trees_learn_faster_where_few_rounds_fit(
     limit: float | None, faster: float, late: TrainingData, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ten rounds took a tenth of a second; 400 should fit. It is judged once, and holds for trees grown again."""
-    boosting = _Boosting(late.changed(late.recipe.changed(time_limit=limit), late.column_names))
+    boosting = _Boosting(
+        late.changed(late.recipe.changed(time_limit=limit, refit="never"), late.column_names)
+    )
     monkeypatch.setattr("quartet.models.trees.time.perf_counter", lambda: boosting.begin + 0.1)
     assert boosting.hasten(9) == 1.0
     assert boosting.hasten(10) == pytest.approx(faster, rel=1e-6)
@@ -403,3 +405,14 @@ def test_a_learning_rate_is_changed_for_the_rounds_that_follow(late: TrainingDat
     assert len(patient) > 10
     assert patient[:10] == hasty[:10]
     assert patient[10] != hasty[10]
+
+
+@pytest.mark.parametrize(("refit", "part"), [("never", 1.0), ("auto", 0.55), ("always", 0.55)])
+def test_time_is_left_for_growing_trees_again(
+    refit: str, part: float, late: TrainingData, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    boosting = _Boosting(late.changed(late.recipe.changed(time_limit=100, refit=refit), late.column_names))
+    for seconds in (100 * part - 1, 100 * part + 1):
+        monkeypatch.setattr("quartet.models.trees.time.perf_counter", lambda s=seconds: boosting.begin + s)
+        assert boosting.is_grown is (seconds > 100 * part)
+        assert boosting.is_over is (seconds > 100)

@@ -1,7 +1,8 @@
 """Portfolio: the model `auto`. Trees first, then networks, then a blend whose weights validation chooses.
 
     trees            on columns of rows one link away, which takes seconds, on all columns, and on those of linked rows;
-                     of a regression, on logarithms and on changes, too; then all of these with random thresholds
+                     of a regression, on logarithms and on changes, too; each choosing among all thresholds or, mostly
+                     better with many columns, among random ones
     tower            a perceptron on the columns by which those trees gained
     quartet          the graph transformer, which begins with what the tower has learned
 
@@ -179,7 +180,7 @@ class _Fitting:
         kinds |= {"trees on own rows": (own, "values")}
         names = {what: "trees" if what == kinds["trees"] else name for name, what in kinds.items()}
         trees = [(name, *what) for what, name in names.items()]  # each set of columns once, near ones first
-        turns = [(*one, is_extra) for is_extra in (False, True) for one in trees]
+        turns = [(*one, (number + turn) % 2 == 1) for turn in (0, 1) for number, one in enumerate(trees)]
         self.data.columns("train"), self.data.columns("val")
         num_read, begun = 0, self._seconds  # columns that trees have read, and since when
         end = begun + _FOR_TREES * max(0.0, self.limit - begun)

@@ -225,18 +225,23 @@ class _Boosting:
 
     def __post_init__(self) -> None:
         self.begin, self.target = time.perf_counter(), TreeTarget.of(self.data)
-        self.haste = 1.0  # by which the learning rate is multiplied
+        self.haste, self.prepared = (
+            1.0,
+            0.0,
+        )  # by which the learning rate is multiplied, and when rounds began
 
     def hasten(self, num_rounds: int) -> float:
         """Returns how much faster to learn, once the pace is known: so that enough rounds fit into the time limit.
 
         Trees that are grown again learn as fast.
         """
-        limit = self._time_to_grow
+        limit, spent = self._time_to_grow, time.perf_counter() - self.begin
+        if num_rounds == 1:
+            self.prepared = spent  # before that, columns were sorted into bins
         if limit == math.inf or num_rounds != _FOR_PACE or self.haste > 1:
             return 1.0
-        spent = time.perf_counter() - self.begin
-        rounds = max(1.0, (limit - spent) / (spent / num_rounds))
+        pace = (spent - self.prepared) / (num_rounds - 1)
+        rounds = max(1.0, (limit - spent) / max(pace, 1e-9))
         self.haste = float(np.clip(_ENOUGH_ROUNDS / rounds, 1.0, _MOST_HASTE))
         return self.haste
 

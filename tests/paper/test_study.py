@@ -163,6 +163,7 @@ def test_ctrl_c_leaves_no_training_behind(
         f"#!/bin/sh\necho $$ > '{written}.part'; mv '{written}.part' '{written}'; exec sleep 300\n"
     )
     script.chmod(0o755)
+    study, jobs = study_of(shop, tmp_path)  # whose SQL runs in a process of the true interpreter
     monkeypatch.setattr(sys, "executable", str(script))
 
     def interrupt() -> None:
@@ -170,10 +171,13 @@ def test_ctrl_c_leaves_no_training_behind(
             time.sleep(0.01)
         os.kill(os.getpid(), signal.SIGINT)
 
-    study, jobs = study_of(shop, tmp_path)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have started us without
     threading.Thread(target=interrupt, daemon=True).start()
-    with pytest.raises(KeyboardInterrupt):
-        list(run_study(study, jobs, 1))
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            list(run_study(study, jobs, 1))
+    finally:
+        signal.signal(signal.SIGINT, before)
     with pytest.raises(ProcessLookupError):
         os.kill(int(written.read_text()), 0)
 

@@ -42,7 +42,7 @@ class TreeTarget:
         above = data.labels("train") - output.low
         size = float(np.median(above) or above.mean() or 1.0)
         told = TreeTarget(output.median, output.spread, output.low, size, 0.0)
-        told = TreeTarget(**asdict(told) | {"most": float(np.abs(told._log(data.labels("train"))).max())})
+        told = TreeTarget(**asdict(told) | {"most": float(np.abs(told.learned(data.labels("train"))).max())})
         column = past_column(data)
         if wanted == "logarithms" or column is None:
             return told
@@ -50,14 +50,15 @@ class TreeTarget:
 
     def learned(self, labels: NDArray[Any]) -> Floats:
         """Returns labels as trees are fitted to them."""
-        return self._log(labels)
+        x = (np.asarray(labels, dtype=np.float64) - self.low) / self.size
+        return np.asarray(np.sign(x) * np.log1p(np.abs(x)))
 
     def start(self, matrix: NDArray[np.float32], names: tuple[str, ...]) -> Floats | None:
         """Returns where trees begin for each row; without past labels, at the median."""
         if not self.begins:
             return None
         mean = matrix[:, names.index(MEAN_PAST_LABEL)].astype(np.float64) * self.past_std + self.past_mean
-        return self._log(np.where(np.isnan(mean), self.median, mean))
+        return self.learned(np.where(np.isnan(mean), self.median, mean))
 
     def standardised(self, raw: Floats) -> Floats:
         """Returns what trees have answered, in the scale of the model's output."""
@@ -78,10 +79,6 @@ class TreeTarget:
         moved = added.sum(2)
         whole = self.standardised(base + moved) - self.standardised(base)
         return added * np.divide(whole, moved, out=np.zeros_like(moved), where=moved != 0)[:, :, None]
-
-    def _log(self, labels: NDArray[Any]) -> Floats:
-        x = (np.asarray(labels, dtype=np.float64) - self.low) / self.size
-        return np.asarray(np.sign(x) * np.log1p(np.abs(x)))
 
 
 def past_column(data: TrainingData) -> NumberColumn | None:

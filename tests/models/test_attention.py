@@ -207,6 +207,19 @@ def test_dropout_on_the_way_back_is_the_same_mask() -> None:
     assert 0.2 < dropped.eq(0).double().mean() < 0.6
 
 
+@pytest.mark.parametrize("kind", [torch.bfloat16, torch.float16])
+def test_dropout_of_half_precision_is_the_mask_of_single_precision(kind: torch.dtype) -> None:
+    numbers = torch.randn(37, 5, dtype=kind, requires_grad=True)
+    torch.manual_seed(5)
+    found = dropout(numbers.T, 0.5, is_training=True)  # not contiguous
+    found.sum().backward()
+    torch.manual_seed(5)
+    kept = dropout(torch.ones(5, 37), 0.5, is_training=True)
+    assert found.equal((numbers.T.float() * kept).to(kind))
+    assert numbers.grad is not None
+    assert numbers.grad.equal(kept.T.to(kind))
+
+
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 8, 1001])
 def test_dropout_reaches_every_number(count: int) -> None:
     """Numbers are masked in four quarters; none may be forgotten or always be kept."""

@@ -25,7 +25,7 @@ def dropout(numbers: Tensor, rate: float, is_training: bool) -> Tensor:
     """
     if not is_training or not rate:
         return numbers
-    if numbers.device.type != "cpu" or numbers.dtype not in (torch.float32, torch.float64):
+    if numbers.device.type != "cpu":
         return F.dropout(numbers, rate)
     dropped: Tensor = _Dropped.apply(numbers, rate, int(torch.randint(2**62, ())))
     return dropped
@@ -51,11 +51,17 @@ class _Dropped(torch.autograd.Function):
 
 def _masked(numbers: Tensor, rate: float, key: int) -> Tensor:
     numbers = numbers.detach().contiguous()
-    out = torch.empty_like(numbers)
-    flat, threshold = numbers.numpy().reshape(-1), round(rate * 2**16)
-    scale = flat.dtype.type(2**16 / (2**16 - threshold))
-    _mask(flat, out.numpy().reshape(-1), np.uint64(key), np.uint64(threshold), scale)
-    return out
+    out, threshold = torch.empty_like(numbers), round(rate * 2**16)
+    flat, kept = numbers.view(-1), out.view(-1)
+    scale = 2**16 / (2**16 - threshold)
+    if numbers.dtype in (torch.float32, torch.float64):
+        scale = flat.numpy().dtype.type(scale)
+        _mask(flat.numpy(), kept.numpy(), np.uint64(key), np.uint64(threshold), scale)
+        return out
+    # numpy knows no bfloat16: its bits are kept or not as those of whole numbers, and torch scales them.
+    bits = (flat.view(torch.int16).numpy(), kept.view(torch.int16).numpy())
+    _mask(*bits, np.uint64(key), np.uint64(threshold), np.int16(1))
+    return out.mul_(scale)
 
 
 @compiled

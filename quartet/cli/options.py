@@ -47,6 +47,13 @@ Hide = Annotated[
     list[str] | None,
     typer.Option(metavar="TABLE.COLUMN", help="A column that would give the answer away. May be repeated."),
 ]
+Keep = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="TABLE.COLUMN",
+        help="A column of dates that would be hidden because they are later than its rows. May be repeated.",
+    ),
+]
 DropEarly = Annotated[
     bool,
     typer.Option(help="Leave out seeds whose entity is newer than the asked time, instead of failing."),
@@ -93,14 +100,19 @@ def query_words(
     val: str | None,
     test: str | None,
     hide: list[str] | None,
+    keep: list[str] | None,
 ) -> dict[str, Any]:
     """Returns the words of a task file that options say, to go before what follows from a query."""
-    for column in hide or ():
-        if "." not in column:
-            raise UsageError("C02", f"--hide {column} names no column of a table", "write TABLE.COLUMN")
+    pairs: dict[str, list[Any]] = {"--hide": [], "--keep": []}
+    for option, columns in (("--hide", hide), ("--keep", keep)):
+        for column in columns or ():
+            if "." not in column:
+                raise UsageError("C02", f"{option} {column} names no column of a table", "write TABLE.COLUMN")
+            pairs[option].append(column.rpartition(".")[::2])
     given: dict[str, Any] = {
         "name": name, "task_type": task_type, "num_eval_timestamps": windows, "val_timestamp": val,
-        "test_timestamp": test, "remove_columns": [column.rpartition(".")[::2] for column in hide or ()] or None,
+        "test_timestamp": test, "remove_columns": pairs["--hide"] or None,
+        "keep_columns": pairs["--keep"] or None,
     }  # fmt: skip
     return {word: value for word, value in given.items() if value is not None}
 

@@ -8,6 +8,7 @@ to them. And a column that is filled in later is still empty in the latest rows.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import pyarrow as pa
@@ -30,6 +31,7 @@ _DROP = 0.7  # as many cells are filled in the last part, at most, as in the emp
 _SURPRISE = 12.0  # that so few are filled by chance has a probability below exp(-12)
 _ISO_DATE = r"^\s*\d{4}-\d\d-\d\d([ T]|$)"
 _HEAD = 50
+_FOUND: WeakKeyDictionary[Database, tuple[LateColumn, ...]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,7 @@ class LateColumn:
     is_sure: bool
     available_at: bool  # whether the column is a date by which the row could be dated
     is_link: bool  # whether it is part of a foreign key
+    is_proven: bool = False  # whether its dates themselves show it, and cannot have been planned
 
     @property
     def finding(self) -> Finding:
@@ -56,8 +59,14 @@ class LateColumn:
         return report("D03", where, text, self.count, fix)
 
 
-def late_columns(database: Database) -> list[LateColumn]:
+def late_columns(database: Database) -> tuple[LateColumn, ...]:
     """Returns the columns of all tables that seem to be filled in later than their rows became known."""
+    if database not in _FOUND:
+        _FOUND[database] = tuple(_late_columns(database))
+    return _FOUND[database]
+
+
+def _late_columns(database: Database) -> list[LateColumn]:
     found = []
     end = database.span[1] if database.span else STATIC
     for table in database.tables.values():
@@ -75,11 +84,12 @@ def late_columns(database: Database) -> list[LateColumn]:
             empty = _empty_lately(table.data[name], known, dated) if table.is_timed else None
             if late or empty:
                 count, why, is_sure = late or (0, "", False)
+                is_sure = is_sure or empty is not None
                 reasons = [reason for reason in (why, empty[1] if empty else "") if reason]
                 found.append(
                     LateColumn(
                         table.name, name, ", and ".join(reasons), count or (empty[0] if empty else 0),
-                        is_sure or empty is not None, late is not None and table.is_timed, is_link,
+                        is_sure, late is not None and table.is_timed, is_link, late is not None and is_sure,
                     )
                 )  # fmt: skip
     return found

@@ -123,7 +123,7 @@ def spec_from_dict(manifest: Mapping[str, Any], where: str) -> TaskSpec:
         horizon=length("timedelta"),
         known_after=length("known_after"),
         num_eval_times=whole("num_eval_timestamps", 1),
-        remove_columns=_column_pairs(manifest.get("remove_columns") or (), where),
+        remove_columns=column_pairs(manifest.get("remove_columns") or (), where, "remove_columns"),
         sql=text("sql"),
         population=text("population"),
         query=text("query"),
@@ -137,10 +137,10 @@ def spec_from_dict(manifest: Mapping[str, Any], where: str) -> TaskSpec:
     return spec
 
 
-def _column_pairs(pairs: Any, where: str) -> tuple[tuple[str, str], ...]:
+def column_pairs(pairs: Any, where: str, word: str) -> tuple[tuple[str, str], ...]:
     is_list = isinstance(pairs, (list, tuple))
     if not is_list or not all(isinstance(pair, (list, tuple)) and len(pair) == 2 for pair in pairs):
-        raise TaskError("C01", f"{where}: remove_columns is {pairs!r}", "write [[table, column], ...]")
+        raise TaskError("C01", f"{where}: {word} is {pairs!r}", "write [[table, column], ...]")
     return tuple((str(table), str(column)) for table, column in pairs)
 
 

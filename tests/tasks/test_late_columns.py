@@ -14,7 +14,7 @@ import yaml
 
 from quartet.database import FACTS, Database, ForeignKey, TableSchema, TimeColumn, late_columns, schema_yaml
 from quartet.database.schema import Schema
-from quartet.tasks import Task
+from quartet.tasks import Task, read_query
 from tests.tasks.orders import CLEAN, PLANTED, RNG, dates, orders, returns
 from tests.tasks.small import DAY
 
@@ -25,7 +25,7 @@ def found(findings: Any) -> set[tuple[str, str]]:
 
 def test_a_clean_database_has_none() -> None:
     database = orders(**CLEAN)
-    assert late_columns(database) == []
+    assert not late_columns(database)
     assert found(returns(database).check()) == set()
 
 
@@ -52,8 +52,8 @@ def test_a_planted_column_is_found_and_hidden_by_what_is_offered(column: str, co
         assert "D01" in {finding.code for finding in findings}
 
 
-def test_a_date_of_a_row_that_is_always_known() -> None:
-    """The last game of 80 players: later than their first, and its distance to t tells who will retire."""
+def players_with_games() -> tuple[Database, Any, Any]:
+    """Returns 80 players, whose last game is known all along, with the days of their first and last ones."""
     first = RNG.integers(0, 2900, 80)
     last = first + 20 * np.minimum(RNG.integers(5, 125, 80), (2999 - first) // 20)
     played = [(p, d) for p in range(80) for d in range(first[p], last[p] + 1, 20)]
@@ -65,7 +65,12 @@ def test_a_date_of_a_row_that_is_always_known() -> None:
         "players": TableSchema(("id",), settled=FACTS),
         "games": TableSchema((), (ForeignKey(("player",), "players"),), TimeColumn("at"), settled=FACTS),
     }
-    database = Database.build({"players": players, "games": games}, Schema(said))
+    return Database.build({"players": players, "games": games}, Schema(said)), first, last
+
+
+def test_a_date_of_a_row_that_is_always_known() -> None:
+    """Of 80 players: the last game is later than the first, and its distance to t tells who will retire."""
+    database, first, last = players_with_games()
     times = range(200, 2400, 100)
     asked = [(p, t) for t in times for p in range(80) if first[p] <= t <= last[p] + 100]
     labels = pa.table(
@@ -86,6 +91,30 @@ def test_a_date_of_a_row_that_is_always_known() -> None:
         remove_columns=[["players", "last"]],
     )  # fmt: skip
     assert found(hidden.check()) == set()
+
+
+def test_a_query_hides_dates_that_are_proven_to_be_later() -> None:
+    database, _, _ = players_with_games()
+    retires = "PREDICT COUNT(games.*, 0, 100, days) = 0 FOR EACH players.id"
+    task = database.query(retires)
+    assert task.spec.remove_columns == (("players", "last"),)
+    assert set(task.database["players"].data.column_names) == {"id", "born"}
+    assert not found(task.check())
+    (told,) = (why for what, why in read_query(retires, database).facts if what == "hidden")
+    assert told.startswith("players.last: it is filled in later than its row: ")
+    assert told.endswith("--keep players.last")
+    kept = database.query(retires, keep_columns=[["players", "last"]])
+    assert kept.spec.remove_columns == ()
+    assert ("D03", "players.last") in found(kept.check())
+    both = database.query(retires, remove_columns=[["players", "born"]])
+    assert both.spec.remove_columns == (("players", "born"), ("players", "last"))
+
+
+def test_a_query_leaves_links_and_gaps_to_the_user() -> None:
+    """What is empty in the latest rows may be known long before t in older ones; a link would take a path away."""
+    database = orders(**CLEAN, shipped=PLANTED["shipped"], invoice=PLANTED["invoice"])
+    task = database.query("PREDICT COUNT(orders.*, 0, 30, days) FOR EACH customers.id")
+    assert task.spec.remove_columns == (("orders", "shipped"),)
 
 
 def test_the_written_schema_offers_the_fix_as_a_comment() -> None:

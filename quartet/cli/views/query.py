@@ -38,6 +38,7 @@ def _facts(reading: Reading, task: Task, windows: int | None) -> list[tuple[str,
         ("type", told["type"] + by),
         *([("items", told["items"])] if "items" in told else []),
         *paths,
+        *[fact for fact in reading.facts if fact[0] == "hidden"],
     ]
     val, test = show_instant(task.splits.val), show_instant(task.splits.test)
     why = "proposed: the last windows that the data have room for"

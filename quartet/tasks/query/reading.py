@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
 
 from quartet.causal import visible
-from quartet.database import Database, Table
+from quartet.database import Database, Table, late_columns
 from quartet.errors import QueryError, TaskError
 from quartet.tasks.labels import known_column, rows_of_keys
 from quartet.tasks.query.grammar import parse
@@ -21,13 +21,20 @@ from quartet.tasks.query.sql import SqlWriter, Terms
 from quartet.tasks.query.tree import Aggregation, Comparison, Condition, Query, Reference, terms
 from quartet.tasks.query.types import column_type, forecast_type
 from quartet.tasks.sandbox import run_task_sql
-from quartet.tasks.spec import TaskSpec, spec_from_dict
+from quartet.tasks.spec import TaskSpec, column_pairs, spec_from_dict
 from quartet.times import show_instant, show_length
 
 _GIVEN = {
     *("query", "name", "description", "manifest_version", "task_type", "eval_k"),
     *("entity_col", "time_col", "target_col"),
-    *("num_eval_timestamps", "known_after", "remove_columns", "val_timestamp", "test_timestamp"),
+    *(
+        "num_eval_timestamps",
+        "known_after",
+        "remove_columns",
+        "keep_columns",
+        "val_timestamp",
+        "test_timestamp",
+    ),
 }
 
 
@@ -80,9 +87,16 @@ def read_query(text: str, database: Database, given: Mapping[str, Any] | None = 
     if words["task_type"] == "recommendation":
         words = {_SOURCE.get(word, word): value for word, value in words.items()}
         given = {_SOURCE.get(word, word): value for word, value in given.items()}
+    kept = column_pairs(given.pop("keep_columns", None) or (), "the query", "keep_columns")
     spec = spec_from_dict(
         words | {k: v for k, v in given.items() if v is not None and k != "query"}, "the query"
     )
+    for column in late_columns(database):  # what is proven to be told later is not shown before
+        pair = column.table, column.column
+        if column.is_proven and not column.is_link and pair not in (*kept, *spec.hidden_columns):
+            spec = replace(spec, remove_columns=(*spec.remove_columns, pair))
+            why = f"it is filled in later than its row: {column.why}; if not, --keep {'.'.join(pair)}"
+            facts.append(("hidden", f"{'.'.join(pair)}: {why}"))
     return Reading(query, database, spec, tuple(facts), writer.selected() if query.selected else "")
 
 

@@ -2,7 +2,8 @@
 
 The paper's symbol, our name, the default, the unit and the meaning of a setting stand in one line; ranges are checked
 from there, and `quartet recipe` shows it. A preset is a TOML file, one of `recipes/` or your own: fields side by side,
-and under `[tasks."dataset/task"]` those that differ for one task. As TOML has no null, None is "none".
+under `[tasks."dataset/task"]` those that differ for one task, and under `[models.name]` those that differ for one model
+(and for a task of it, under its own `tasks`). As TOML has no null, None is "none".
 """
 
 from __future__ import annotations
@@ -100,8 +101,12 @@ class SamplingConfig(_Settings):
     A budget counts tokens: `local_budget` includes the seed.
     """
 
-    local_sampler: Literal["walk", "bfs"] = _choice(
-        "walk", "CRW, or the two-hop baseline BFS2", "walk", "bfs"
+    local_sampler: Literal["walk", "bfs", "uniform"] = _choice(
+        "walk",
+        "CRW; BFS2, uniform rows within two links; or RelBench's uniform neighbours of each relation",
+        "walk",
+        "bfs",
+        "uniform",
     )
     local: bool = _flag(True, "whether there is a local context; without, the seed stands alone")
     num_walks: int = _whole(100, "W: restart walks of a seed")
@@ -123,8 +128,10 @@ class SamplingConfig(_Settings):
     recent_links: int = _whole(10, "RGP's k: the newest links of each foreign key, where the unit is links")
     collab_budget: int = _whole(300, "K_collab: look-alikes of a seed")
     collab_hops: Literal[2, 4] = _choice(2, "links to a look-alike: the paper's two, or four", 2, 4)
-    first_fanout: int = _whole(50, "M1: neighbours that are followed from the seed")
-    second_fanout: int = _whole(50, "M2: neighbours that are followed from each of those")
+    first_fanout: int = _whole(
+        50, "M1: neighbours that are followed from the seed, by `uniform` for each relation"
+    )
+    second_fanout: int = _whole(50, "M2: neighbours that are followed from each of those, likewise")
     fallback: Literal["visible", "null"] = _choice(
         "visible", "what a seed without history sees: random visible rows, or none", "visible", "null"
     )
@@ -316,12 +323,11 @@ class Recipe(_Settings):
         """
         is_file = str(preset).endswith(".toml")
         text = _read_file(preset) if is_file else _read_preset(preset)
-        own = text | text.pop("tasks", {}).get(task, {})
-        own = {name: None if value == _NONE else value for name, value in own.items() if name != "tasks"}
+        named = text.get("architecture", model or "quartet")
+        own = _of_model(text, named, task)
         if not is_file:
-            row = model_row(model or "quartet")
+            row = model_row(named)
             return Recipe().changed(**(own | {"architecture": row.name} | dict(row.defaults) | changes))
-        named = own.get("architecture", model or "quartet")
         if model not in (None, named):
             raise UsageError(
                 "C02", f'the recipe "{preset}" is for {named}, not for {model}', f"say --model {named}"
@@ -427,6 +433,20 @@ def _read_value(each: Field[Any], text: str) -> Any:
         except ValueError:
             continue
     return text
+
+
+def published_settings(model: str, task: str = "") -> dict[str, Any]:
+    """Returns what a baseline's publication says of its settings, for one task ("dataset/task") where it does."""
+    return _of_model({"models": _read_preset("paper")["models"]}, model, task)
+
+
+def _of_model(text: dict[str, Any], model: str, task: str) -> dict[str, Any]:
+    """Returns the fields of a preset for a model and a task: its own, the task's, and the model's."""
+    plain = {name: value for name, value in text.items() if name not in ("tasks", "models")}
+    of_model = dict(text.get("models", {}).get(model, {}))
+    of_its_task = of_model.pop("tasks", {}).get(task, {})
+    fields_of = plain | text.get("tasks", {}).get(task, {}) | of_model | of_its_task
+    return {name: None if value == _NONE else value for name, value in fields_of.items()}
 
 
 def _read_file(name: str) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from quartet.contexts.fallback import fall_back
 from quartet.contexts.local import LocalRows
 from quartet.contexts.sketch import sketch_sampler
 from quartet.contexts.temporal import temporal_sampler
+from quartet.contexts.uniform import uniform_local
 from quartet.contexts.walk import walk_local
 from quartet.graph import TemporalGraph
 from quartet.listener import SILENT, Listener
@@ -29,7 +30,11 @@ from quartet.tasks import Seeds
 
 CHUNK = 1024  # seeds that a thread samples at a time
 
-LOCAL_SAMPLERS: dict[str, Callable[[Chunk, LocalRows], None]] = {"walk": walk_local, "bfs": bfs_local}
+LOCAL_SAMPLERS: dict[str, Callable[[Chunk, LocalRows], None]] = {
+    "walk": walk_local,
+    "bfs": bfs_local,
+    "uniform": uniform_local,
+}
 
 
 def local_sampler(graph: TemporalGraph, config: SamplingConfig) -> Sampler:
@@ -38,7 +43,9 @@ def local_sampler(graph: TemporalGraph, config: SamplingConfig) -> Sampler:
 
     def sample(seeds: Chunk, _: Arrays) -> Arrays:
         rows = LocalRows.alone(seeds)
-        if config.local or config.has("topology"):  # a sketch holds the walks' largest count
+        if config.has("topology") or (config.local and config.local_sampler == "walk"):
+            walk_local(seeds, rows)  # a sketch holds the walks' largest count, whatever the local context is
+        if config.local and config.local_sampler != "walk":
             LOCAL_SAMPLERS[config.local_sampler](seeds, rows)
         if not config.local:
             rows.cut_to_seeds(seeds.node)

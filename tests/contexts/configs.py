@@ -12,7 +12,7 @@ def configs() -> st.SearchStrategy[SamplingConfig]:
     few = st.sampled_from([1, 2, 3, 5, 50])
     return st.builds(
         SamplingConfig,
-        local_sampler=st.sampled_from(["walk", "walk", "bfs"]),
+        local_sampler=st.sampled_from(["walk", "walk", "bfs", "uniform"]),
         num_walks=st.sampled_from([1, 2, 7, 30]),
         walk_length=st.sampled_from([1, 2, 3, 8]),
         restart_prob=st.sampled_from([0.15, 0.0, 0.5, 0.95]),

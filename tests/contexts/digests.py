@@ -24,6 +24,7 @@ CONFIGS = (
     ),
     SamplingConfig(local_sampler="bfs", collab_hops=4, local_budget=30, lookback_days=1, time_rule="<"),
     SamplingConfig(num_walks=20, max_recent=4, truncation="random", restart_prob=0.0, local_budget=40),
+    SamplingConfig(local_sampler="uniform", first_fanout=5, second_fanout=3, local_budget=30, branches=()),
 )
 NUM_SEEDS = 1500  # more than the threads of a process take at a time
 

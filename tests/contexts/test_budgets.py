@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -200,6 +201,16 @@ def test_the_sketch_is_finite_at_its_edges(
     assert np.isfinite(sketch).all()
     if not times:
         assert not sketch.any()
+
+
+@pytest.mark.parametrize("change", [{"local_sampler": "bfs"}, {"local_sampler": "uniform"}, {"local": False}])
+def test_a_sketch_is_that_of_the_walks_whatever_gathers_the_local_rows(change: dict[str, Any]) -> None:
+    """The paper's "No CRW" changes the local context; π^max, the largest visit count of the walks, stays."""
+    graph, pairs = TemporalGraph.build(shop()), [(node, day(7)) for node in range(30)]
+    walked = sample(graph, seeds_from(pairs), SamplingConfig()).sketch
+    assert (walked[:, 3] > 0).sum() > 10
+    other = sample(graph, seeds_from(pairs), SamplingConfig().changed(**change)).sketch
+    np.testing.assert_array_equal(other, walked)
 
 
 def test_the_contexts_of_the_shop_are_pinned() -> None:

@@ -196,10 +196,11 @@ def test_samplers_that_draw_otherwise_have_another_version() -> None:
         CONFIG,
         CONFIG.changed(local_sampler="bfs"),
         CONFIG.changed(collab_hops=4, truncation="random"),
+        CONFIG.changed(local_sampler="uniform", first_fanout=2, second_fanout=2),
     ):
         for name, array in sample(GRAPH, SEEDS, config).arrays.items():
             digest.update(array.tobytes() if name != "sketch" else b"")
-    assert {VERSION: digest.hexdigest()[:16]} == {4: "62dde2f0e275f165"}
+    assert {VERSION: digest.hexdigest()[:16]} == {5: "152a35473dd8766c"}
 
 
 # --- damage ---------------------------------------------------------------------------------------

@@ -71,7 +71,12 @@ SHOP_CONFIGS = [
         time_rule=rule, collab_hops=hops, local_sampler=sampler, truncation=truncation, max_recent=3
     )
     for rule in RULES
-    for hops, sampler, truncation in ((2, "walk", "recent"), (4, "walk", "random"), (2, "bfs", "recent"))
+    for hops, sampler, truncation in (
+        (2, "walk", "recent"),
+        (4, "walk", "random"),
+        (2, "bfs", "recent"),
+        (2, "uniform", "recent"),
+    )
 ]  # type: ignore[arg-type]
 
 
@@ -138,8 +143,8 @@ def test_a_seed_that_is_new_at_its_time_sees_older_rows_and_nothing_of_its_own_t
             assert World(Database.build(older, schema)).contexts([(seed, time)], config) == found
 
 
-@pytest.mark.parametrize("sampler", ["walk", "bfs"])
-def test_an_order_knows_its_customer_under_either_rule(sampler: Literal["walk", "bfs"]) -> None:
+@pytest.mark.parametrize("sampler", ["walk", "bfs", "uniform"])
+def test_an_order_knows_its_customer_under_either_rule(sampler: Literal["walk", "bfs", "uniform"]) -> None:
     """Order 8 at the moment it was placed, as an autocomplete task asks about it."""
     world, seeds = World(Database.build(*raw_shop())), [(("orders", 8, 0), day(6))]
     for rule in RULES:

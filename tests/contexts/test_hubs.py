@@ -78,6 +78,18 @@ def test_bfs_looks_at_five_thousand_neighbours(degree: int) -> None:
     assert_twins(graph, twin, [(thing, END), (thing, 5200 * SECOND), (thing, 3000 * SECOND)], config)
 
 
+@pytest.mark.parametrize("degree", [1000, 1001, 5001])
+def test_uniform_looks_at_as_many_neighbours_as_bfs(degree: int) -> None:
+    raw = sales([(number, 0) for number in range(degree)], degree, 1)
+    graph, twin = TemporalGraph.build(Database.build(*raw)), build_twin(*raw)
+    sale, thing = graph.nodes("sales")[3], graph.nodes("things")[0]
+    config = SamplingConfig(
+        local_sampler="uniform", first_fanout=128, second_fanout=64, local_budget=1000, branches=()
+    )
+    context = assert_twins(graph, twin, [(thing, END), (sale, END), (sale, 600 * SECOND)], config)
+    assert np.diff(context.local_start)[0] == 1 + 128 + 128  # the sales, and the buyer of each
+
+
 def test_bfs_makes_room_for_what_it_looks_at() -> None:
     """A thing of 5,001 sales, each of another buyer: 5,000 of them, of each the buyer and the thing."""
     graph = TemporalGraph.build(Database.build(*sales([(number, 0) for number in range(5001)], 5001, 1)))

@@ -116,7 +116,7 @@ FEW_SALES = random_sales(1)
 @given(
     st.integers(-(2**63), 2**63 - 1),
     st.integers(-(2**70), 2**70),
-    st.sampled_from(["walk", "bfs", "collab2"]),
+    st.sampled_from(["walk", "bfs", "uniform", "collab2"]),
 )
 def test_keys_of_seeds_are_their_twins(time: int, rng_seed: int, sampler: str) -> None:
     graph, twin = FEW_SALES
@@ -215,6 +215,43 @@ def test_bfs_favours_no_row_of_a_hub() -> None:
     counts = Counter(row for subset in subsets for row in subset)
     expected, spread = 300 * 1000 / 1300, math.sqrt(300 * (10 / 13) * (3 / 13))
     assert all(abs(counts[row] - expected) < 5.5 * spread for row in range(1, 1300))
+
+
+def test_uniform_takes_so_many_of_each_relation_and_favours_none() -> None:
+    """Nine sales of a buyer, four of them taken; a sale's only other link is its thing, which always comes along."""
+    graph = star(9, 0)
+    config = SamplingConfig(local_sampler="uniform", first_fanout=4, second_fanout=3)
+    found = seen_at([(0, END + number) for number in range(3000)], graph, config)
+    sale, thing = graph.nodes("sales")[0], graph.nodes("things")[0]
+    assert_equally_included([[row - sale for row in rows if row >= sale] for rows in found], 9, 4)
+    assert_equally_included([[row - thing for row in rows if thing <= row < sale] for rows in found], 9, 4)
+
+
+def test_uniform_favours_no_row_two_links_away() -> None:
+    """A sale whose thing has twelve sales, of which five are taken; its buyer, another relation, takes no place."""
+    graph = star(1, 11)
+    sale = graph.nodes("sales")[0]
+    config = SamplingConfig(local_sampler="uniform", second_fanout=5)
+    found = seen_at([(sale, END + number) for number in range(3000)], graph, config)
+    assert all({0, graph.nodes("things")[0]} <= set(rows) for rows in found)
+    others = [[row - sale for row in rows if row > sale] for rows in found]
+    assert {len(rows) for rows in others} == {4, 5}  # the seed's own sale may be one of the five
+    counts = Counter(row for rows in others for row in rows)
+    expected, spread = 3000 * 5 / 12, math.sqrt(3000 * (5 / 12) * (7 / 12))
+    assert all(abs(counts[row] - expected) < 5.5 * spread for row in range(1, 12))
+
+
+@pytest.mark.parametrize("budget", [2, 5, 9, 12, 17])
+def test_where_uniform_finds_too_much_near_rows_stay_and_all_hang_together(budget: int) -> None:
+    """Eight sales and eight things: the sales first, and a thing only where its sale is there as well."""
+    graph, config = star(8, 0), SamplingConfig(local_sampler="uniform", local_budget=budget)
+    context = sample(graph, seeds_from([(0, END + number) for number in range(50)]), config)
+    for place in range(50):
+        _, hops, counts, edges = context.local(place)
+        assert sorted(hops) == [0, *[1] * min(8, budget - 1), *[2] * max(0, budget - 9)]
+        assert counts.sum() == budget
+        if budget >= 9:
+            assert len(edges) == budget - 1
 
 
 def test_random_truncation_favours_no_neighbour() -> None:

@@ -87,7 +87,7 @@ def plain_measures(context: Context, seed: int) -> tuple[float, ...]:
 
 
 def test_measures_equal_a_plain_search(task: Task, graph: TemporalGraph) -> None:
-    for sampler in ("walk", "bfs"):
+    for sampler in ("walk", "bfs", "uniform"):
         context = sample(graph, task.seeds("train"), CONFIG.changed(local_sampler=sampler))
         found = connectivity(context)
         for seed in range(0, len(context), 7):
@@ -184,7 +184,7 @@ def test_the_picture_shows_every_row_and_edge(task: Task, graph: TemporalGraph) 
         (["local_budget=1"], "error[C02] local_budget is 1. Fix: give a whole number from 2 to 32,768"),
         (["restart_prob=1.5"], "error[C02] restart_prob is 1.5. Fix: give a number from 0 to below 1"),
         (["branches=temporal,colab"], 'error[C02] there is no branch "colab" (did you mean "collab"?)'),
-        (["local_sampler=dfs"], "error[C02] local_sampler is 'dfs'. Fix: say one of walk, bfs"),
+        (["local_sampler=dfs"], "error[C02] local_sampler is 'dfs'. Fix: say one of walk, bfs, uniform"),
         (
             ["num_walks=many"],
             "error[C02] num_walks is 'many'. Fix: give a whole number from 1 to 2,147,483,647",

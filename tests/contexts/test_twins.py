@@ -39,6 +39,11 @@ SETTINGS: dict[str, SamplingConfig] = {
     "two days": SamplingConfig(lookback_days=2, temporal_budget=7),
     "BFS2": SamplingConfig(local_sampler="bfs"),
     "BFS2, small": SamplingConfig(local_sampler="bfs", local_budget=6),
+    "uniform": SamplingConfig(local_sampler="uniform"),
+    "uniform, narrow": SamplingConfig(local_sampler="uniform", first_fanout=2, second_fanout=1),
+    "uniform, small": SamplingConfig(
+        local_sampler="uniform", local_budget=6, first_fanout=3, second_fanout=2
+    ),
     "no fallback": SamplingConfig(fallback="null"),
     "no branches": SamplingConfig(branches=()),
 }

@@ -17,8 +17,11 @@ from tests.reference.fallback import fall_back
 from tests.reference.graph import Twin
 from tests.reference.sketch import sketch
 from tests.reference.temporal import temporal_context
+from tests.reference.uniform import uniform_context
 from tests.reference.walk import Local, walk_context
 from tests.strategies import Seed
+
+_LOCAL = {"walk": walk_context, "bfs": bfs_context, "uniform": uniform_context}
 
 
 def seeds_from(pairs: Sequence[tuple[int, int]]) -> Seeds:
@@ -48,11 +51,12 @@ def assert_twins(
         assert context.collab(place).tolist() == collab
         recent = temporal_context(twin, time, config) if config.has("temporal") else []
         assert context.temporal(place).tolist() == recent
-        drawn = sketch(twin, seed, time, config, local.peak) if config.has("topology") else []
+        peak = walk_context(twin, seed, time, config).peak  # the walks', whatever gathered the rows
+        drawn = sketch(twin, seed, time, config, peak) if config.has("topology") else []
         assert context.sketch[place].tolist() == drawn
     return context
 
 
 def local_twin(twin: Twin, seed: int, time: int, config: SamplingConfig) -> Local:
-    sampler = walk_context if config.local_sampler == "walk" else bfs_context
-    return fall_back(twin, seed, time, config, sampler(twin, seed, time, config))
+    gather = _LOCAL[config.local_sampler]
+    return fall_back(twin, seed, time, config, gather(twin, seed, time, config))

@@ -6,6 +6,7 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -33,10 +34,11 @@ Jobs = Annotated[
 ]
 
 _TRAINED: dict[StudyName, str] = {
-    "main": "QUARTET against RelGT, RelGT with CRW, HGT, RGP, GraphSAGE and LightGBM on relational features.",
-    "sampler": "RelGT with its own sampler BFS2 against RelGT with causal random walks, over 1, 4 and 8 layers.",
+    "main": "QUARTET against RelGT, HGT, RGP and GraphSAGE as published, with CRW, and LightGBM on relational columns.",
+    "sampler": "RelGT with its own sampler BFS2 against RelGT with CRW, each tuned: layers, dropout, weight decay.",
     "ablation": "QUARTET without one of its parts at a time: the nine columns of the paper's Table 2.",
     "capacity": "Latents against archetypes: the grid of the paper's appendix A.3.4, selected on validation.",
+    "choices": "What the paper leaves open, tried both ways: look-alikes, seeds without history, time rule, mix.",
 }
 
 
@@ -60,13 +62,19 @@ def _add(name: StudyName, text: str) -> None:
     ) -> None:
         from quartet.config import changes_from_text
         from quartet.drawing import say
-        from quartet.paper import STUDIES, Study, study_figures, study_sheets
+        from quartet.paper import Study, arms_of, chosen_jobs, first_jobs, study_figures, study_sheets
 
         limit, changes = seconds(budget), changes_from_text(change or [])
         changes |= {"protocol": protocol} if protocol else {}
         study = Study(name, source, tuple(tasks), folder, schema, preset, changes, tuple(range(seeds)))
-        planned = study.jobs(STUDIES[name])
-        has_failed = False if show else _train(study, planned, jobs, limit)
+        every, begin, has_failed = study.jobs(arms_of(name, changes)), monotonic(), False
+        for choose in (
+            first_jobs,
+            chosen_jobs,
+        ):  # the second has more only where validation has chosen something
+            planned = choose(study, every)
+            if not show and (choose is first_jobs or len(planned) > len(first_jobs(study, every))):
+                has_failed |= _train(study, planned, jobs, limit - (monotonic() - begin))
         results, stem = study.results(planned), study.file_stem
         _show(*study_sheets(name, results), folder / f"{stem}.md")
         for kind, picture in study_figures(name, results).items():

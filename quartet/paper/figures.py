@@ -28,7 +28,7 @@ def study_figures(study: StudyName, results: Sequence[Result]) -> dict[str, str]
         return {}
     figures = {"heat": _heat_svg(compared)} if study == "ablation" else {"dots": _dots_svg(compared)}
     for one in compared:
-        if any(_curves(one, arm) for arm in one.arms):
+        if any(_curves(one, arm) for arm in one.shown):
             name = re.sub(r"[^A-Za-z0-9_-]+", "-", f"curves-{one.task}")[:60]  # any file system takes it
             stems = (name, *(f"{name}-{number}" for number in range(2, len(figures) + 3)))
             figures[next(stem for stem in stems if stem not in figures)] = _learning_svg(one)
@@ -86,20 +86,21 @@ def _heading(compared: Comparison, what: str) -> str:
 
 def _dots_svg(compared: Sequence[Comparison]) -> str:
     """Returns each arm on test: its runs, their mean with its interval, and the paper's figure as a hollow mark."""
-    height = 66 + _ROW * max(len(one.arms) for one in compared)
+    height = 66 + _ROW * max(len(one.shown) for one in compared)
     parts: list[str] = []
     for place, one in enumerate(compared):
         parts += _dots(one, _PANEL * (place % 2), height * (place // 2))
     legend = [
         "large dot: mean over random seeds; bar: its 95 % interval",
         "small dots: single runs; hollow diamond: the paper",
-        *([] if compared[0].study == "main" else [f"{CHOSEN} selected by validation"]),
+        *([f"{CHOSEN} selected by validation"] if compared[0].selected else []),
     ]
     return _page(height * ((len(compared) + 1) // 2), parts, legend, _PANEL * min(2, len(compared)))
 
 
 def _dots(compared: Comparison, left: float, top: float) -> Iterator[str]:
-    spreads, papers = compared.spreads("test"), paper_beside(compared, "test")
+    tests, papers = compared.spreads("test"), paper_beside(compared, "test")
+    spreads = {arm: tests[arm] for arm in compared.shown if arm in tests}
     runs = {arm: list(compared.values(arm, "test").values()) for arm in spreads}
     shown = [end for spread in spreads.values() for end in spread.interval or ()]
     shown += [papers[arm].mean for arm in spreads if arm in papers]
@@ -168,7 +169,7 @@ def _heat_row(
 
 def _learning_svg(compared: Comparison) -> str:
     """Returns validation by epoch, a panel for each arm: the mean over random seeds thick, each run thin."""
-    every = {arm: lines for arm in compared.arms if (lines := _curves(compared, arm))}
+    every = {arm: lines for arm in compared.shown if (lines := _curves(compared, arm))}
     y_range = _wider([value for lines in every.values() for line in lines for value in line])
     name = reference_arm(compared.study, compared.arms[0])
     reference = _mean_line(every[name]) if name in every else []

@@ -30,6 +30,7 @@ from quartet.listener import SILENT
 from quartet.machine import Processes, choose_device, use_threads
 from quartet.paper.arms import Arm
 from quartet.paper.results import Result, StudyTraining, add_results, read_results
+from quartet.paper.statistics import comparisons
 from quartet.tasks import Task
 
 
@@ -111,11 +112,11 @@ class Study:
 
     def _job(self, path: str, task: Task, arm: Arm, rng_seed: int) -> Job:
         """Returns one training. Where the arm and the user's changes meet, the arm decides."""
-        base = {} if self.name == "tune" else {"tower": 0}  # the paper's models have none
+        name = f"{task.full_database.schema.name}/{task.name}"
+        # The paper's models have no tower. What tuning trains has the preset's settings, not a publication's.
+        base = {} if self.name == "tune" else {"tower": 0} | arm.settings(self.preset, name)
         changes = base | self.changes | arm.changes | {"rng_seed": rng_seed}
-        recipe = Recipe.load(
-            self.preset, f"{task.full_database.schema.name}/{task.name}", arm.model, **changes
-        )
+        recipe = Recipe.load(self.preset, name, arm.model, **changes)
         recipe = recipe.changed(protocol=task.under(recipe.protocol).protocol)
         dataset, fingerprint = dataset_name(task), task.visible_database.fingerprint
         decisive = [
@@ -160,6 +161,21 @@ class Study:
             what = f'another process is working on "{self.file_stem}" in {self.folder}'
             fix = "wait for it, or name another folder with --folder"
             raise UsageError("C08", what, fix) from None
+
+
+def first_jobs(study: Study, jobs: Sequence[Job]) -> list[Job]:
+    """Returns the trainings that come before any choice: all, but of arms to tune those with the first random seed."""
+    return [job for job in jobs if study.name != "sampler" or job.rng_seed == study.rng_seeds[0]]
+
+
+def chosen_jobs(study: Study, jobs: Sequence[Job]) -> list[Job]:
+    """Returns the first trainings, and all others of the arms that validation selects by what is known of the first."""
+    first = first_jobs(study, jobs)
+    compared = comparisons("sampler", study.results(first))
+    chosen = {(one.dataset, one.task, arm) for one in compared for arm in one.selected}
+    is_whole = len(study.results(first)) == len(first)
+    later = [job for job in jobs if job not in first and (job.dataset, job.task, job.arm) in chosen]
+    return [*first, *(later if is_whole else [])]
 
 
 def dataset_name(task: Task) -> str:
@@ -246,16 +262,24 @@ def _train_in_child(job: Job, children: set[subprocess.Popen[str]]) -> Result:
 
 
 def train_job(job: Job) -> Result:
-    """Trains in this process. Where a job opens the test labels, it does so once, at its end."""
+    """Trains in this process, from the last epoch of an interrupted training of the same job on, if there is one.
+
+    Where a job opens the test labels, it does so once, at its end.
+    """
     from quartet.registry import model_row
-    from quartet.runs import fit, score_on_test
+    from quartet.runs import Run, fit, load, score_on_test
     from quartet.training import TrainingData
 
     task = Task.load(Database.load(job.source, None if job.schema is None else Path(job.schema)), job.path)
     recipe = Recipe().changed(**with_tuples(job.recipe))
     test: float | None = None
     if job.opens_test:
-        trained = fit(task, recipe=recipe, runs=Path(job.runs) / job.key[:12], threads=1, listener=SILENT)
+        runs = Path(job.runs) / job.key[:12]
+        begun = Run.open(runs / "latest") if (runs / "latest").exists() else None
+        if begun is None:
+            trained = fit(task, recipe=recipe, runs=runs, threads=1, listener=SILENT)
+        else:
+            trained = load(begun.folder) if begun.is_done else fit(task, resume=begun.folder, listener=SILENT)
         model, epochs = trained.members[0][0].model, trained.run.epochs()
         metric, test = score_on_test(trained.run, task)
     else:

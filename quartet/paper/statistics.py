@@ -10,7 +10,7 @@ from statistics import fmean, stdev
 from typing import Literal
 
 from quartet.evaluation import higher_is_better
-from quartet.paper.arms import STUDIES, StudyName, choices
+from quartet.paper.arms import STUDIES, StudyName, selections
 from quartet.paper.results import Result
 
 Measured = Literal["validation", "test"]
@@ -109,9 +109,9 @@ class Comparison:
         every = ((arm, self.spread(arm, split)) for arm in self.arms)
         return {arm: spread for arm, spread in every if spread}
 
-    def difference(self, arm: str, reference: str) -> Spread | None:
-        """Returns test of an arm minus test of another, over the random seeds that both have; None without one."""
-        return Spread.of([ours - theirs for ours, theirs in self._pairs(arm, reference)])
+    def difference(self, arm: str, reference: str, split: Measured = "test") -> Spread | None:
+        """Returns an arm's figure minus another's, over the random seeds that both have; None without one."""
+        return Spread.of([ours - theirs for ours, theirs in self._pairs(arm, reference, split)])
 
     def change(self, arm: str, reference: str) -> Spread | None:
         """Returns the difference in percent of the reference's mean over the shared random seeds, taken as exact."""
@@ -119,8 +119,8 @@ class Comparison:
         base = abs(fmean(theirs for _, theirs in pairs)) if pairs else 0.0
         return Spread.of([100 * (ours - theirs) / base for ours, theirs in pairs]) if base else None
 
-    def _pairs(self, arm: str, reference: str) -> list[tuple[float, float]]:
-        ours, theirs = self.values(arm, "test"), self.values(reference, "test")
+    def _pairs(self, arm: str, reference: str, split: Measured = "test") -> list[tuple[float, float]]:
+        ours, theirs = self.values(arm, split), self.values(reference, split)
         return [(figure, theirs[rng_seed]) for rng_seed, figure in ours.items() if rng_seed in theirs]
 
     def verdict(self, difference: Spread) -> Verdict:
@@ -138,8 +138,30 @@ class Comparison:
     @property
     def selected(self) -> list[str]:
         """The arms that validation selects, where the study leaves it a choice."""
+        return self._best_of(selections(self.study, self.arms))
+
+    @property
+    def shown(self) -> list[str]:
+        """The arms that a table has room for: of the settings that samplers are tuned over, the best of each depth."""
+        if self.study != "sampler":
+            return self.arms
+        groups: dict[tuple[str, ...], list[str]] = {}
+        for arm in self.arms:
+            groups.setdefault(tuple(arm.split(", ")[:2]), []).append(arm)
+        best = self._best_of(list(groups.values()))
+        return [arm for arm in self.arms if arm in best]
+
+    def _best_of(self, groups: Sequence[Sequence[str]]) -> list[str]:
+        """Returns the best arm of each group on validation.
+
+        Samplers are tuned with the first random seed alone, so that those who get more are chosen before they do.
+        """
+        first = min((rng_seed for runs in self.runs.values() for rng_seed in runs), default=0)
         spreads = self.spreads("validation")
-        known = [{arm: spreads[arm] for arm in group if arm in spreads} for group in choices(self.study)]
+        if self.study == "sampler":
+            begun = ((arm, self.values(arm, "validation")) for arm in spreads)
+            spreads = {arm: Spread(values[first], None, 1) for arm, values in begun if first in values}
+        known = [{arm: spreads[arm] for arm in group if arm in spreads} for group in groups]
         return [arm for group in known if (arm := self.best(group))]
 
 

@@ -87,7 +87,7 @@ def _plain(text: str) -> str:
 def _arms_sheet(compared: Comparison) -> Sheet:
     """Returns the arms of a study on one task: their figures, differences, the paper's figures, and costs."""
     columns = _columns(compared)
-    rows = [(arm, *(cell_of(arm) for cell_of in columns.values())) for arm in compared.arms]
+    rows = [(arm, *(cell_of(arm) for cell_of in columns.values())) for arm in compared.shown]
     title = (
         f"{compared.name}: {compared.metric} {compared.arrow} (study {compared.study}, preset {compared.preset}, "
         f"{compared.protocol}, data {compared.fingerprint[:8]})"
@@ -135,6 +135,11 @@ def _columns(compared: Comparison) -> dict[str, Callable[[str], str]]:
             "paper's change, %": lambda arm: signed(changes.get(arm), 1),
             **runs,
         },
+        "choices": {
+            f"{split} − reference": lambda arm, split=split: _against(compared, arm, split=split)
+            for split in _SPLITS
+        }
+        | runs,
         "capacity": {f"paper's {split}": paper_figure(split) for split in _SPLITS} | runs,
     }
     return ours | by_study[compared.study]
@@ -154,6 +159,13 @@ def _notes(compared: Comparison) -> Iterator[str]:
                 f"{selected[1]} against {selected[0]}: {_against(compared, selected[1], selected[0])}"
             )
         yield f"{CHOSEN} selected by validation. {'; '.join(reached)}."
+    if compared.study == "sampler" and len(compared.shown) < len(compared.arms):
+        yield (
+            f"Of {len(compared.arms)} settings that were tried with the first random seed, the best of each sampler "
+            "and depth on validation; the selected ones have all random seeds."
+        )
+    if compared.study == "choices":
+        yield "Validation decides: test stands beside it and chooses nothing."
     if compared.study == "capacity":
         yield f"{BEST_ON_TEST} best on test, which is not a choice."
 
@@ -180,12 +192,18 @@ def _figure(compared: Comparison, spread: Spread | None) -> str:
     return f"{spread.mean:.{digits}f}" + ("" if spread.sd is None else f" ± {spread.sd:.{digits}f}")
 
 
-def _against(compared: Comparison, arm: str, other: str | None = None, in_percent: bool = False) -> str:
+def _against(
+    compared: Comparison,
+    arm: str,
+    other: str | None = None,
+    in_percent: bool = False,
+    split: Measured = "test",
+) -> str:
     """Returns `−0.0123 [−0.0200, −0.0046] n=3 worse`: a paired difference and its verdict."""
     reference = other or reference_arm(compared.study, arm) or arm
     if arm == reference:
         return "reference"
-    difference = compared.change(arm, reference) if in_percent else compared.difference(arm, reference)
+    difference = compared.change(arm, reference) if in_percent else compared.difference(arm, reference, split)
     if difference is None:
         return NOTHING
     digits = 2 if in_percent else compared.digits

@@ -22,24 +22,30 @@ from quartet.config import Recipe
 from quartet.contexts import select
 from quartet.database import Database
 from quartet.errors import UsageError
+from quartet.listener import Listener
 from quartet.paper import (
     STUDIES,
     Failure,
     Result,
     Study,
     StudyName,
+    arms_of,
+    chosen_jobs,
     dataset_name,
     efficiency_sheet,
     efficiency_study,
+    first_jobs,
     run_study,
+    study_sheets,
 )
 from quartet.paper import runner as runner_module
 from quartet.paper.literal import literal
 from quartet.paper.results import add_results, read_results
 from quartet.paper.runner import Job, train_job
 from quartet.registry import model_row
+from quartet.runs import Run, fit
 from quartet.tasks import Task
-from quartet.training import TrainingData
+from quartet.training import Epoch, TrainingData
 from tests.paper.results import faked, result
 from tests.tasks.small import CHURN, small_shop, write_small_shop
 
@@ -84,7 +90,8 @@ def test_an_arm_decides_over_the_users_changes(shop: Path, tmp_path: Path) -> No
         ("sampler", {"local_sampler": "walk"}, "every arm sets local_sampler itself"),
         ("main", {"rng_seed": 5}, "every arm sets rng_seed itself"),
         ("ablation", {"branches": ("feature",)}, '"no temporal" sets branches itself'),
-        ("main", {"local_sampler": "walk"}, '"RelGT \\+ CRW" would be the same as "RelGT"'),
+        ("ablation", {"restart_prob": 0.0}, '"no restart" would be the same as "full"'),
+        ("choices", {"mix": "linear"}, "every arm sets mix itself"),
     ],
 )
 def test_a_change_that_no_arm_heeds_or_that_makes_two_arms_one_is_refused(
@@ -94,24 +101,120 @@ def test_a_change_that_no_arm_heeds_or_that_makes_two_arms_one_is_refused(
         study_of(shop, tmp_path, study, changes=QUICK | change)
 
 
+@pytest.mark.parametrize("preset", ["paper", "paper-val"])
+def test_baselines_have_the_settings_of_their_publications(preset: str) -> None:
+    def recipe(name: str, task: str) -> Recipe:
+        arm = next(arm for arm in STUDIES["main"] if arm.name == name)
+        return Recipe.load(preset, task, arm.model, **(arm.settings(preset, task) | arm.changes))
+
+    for task, layers, dropout in (("driver-top3", 4, 0.5), ("driver-dnf", 1, 0.4), ("driver-podium", 4, 0.3)):
+        relgt = recipe("RelGT", f"rel-f1/{task}")
+        assert (relgt.model.local_layers, relgt.model.dropout, relgt.model.num_archetypes) == (
+            layers,
+            dropout,
+            4096,
+        )
+        assert (relgt.weight_decay, relgt.model.width, relgt.sampling.local_sampler) == (1e-5, 512, "bfs")
+        assert relgt == Recipe.load(preset, f"rel-f1/{task}", "relgt")  # `quartet train` has them, too
+        # The paper tuned RelGT with CRW, and gave QUARTET what it found.
+        own, walked = recipe("QUARTET", f"rel-f1/{task}"), recipe("RelGT + CRW", f"rel-f1/{task}")
+        for name in ("local_layers", "dropout", "weight_decay"):
+            assert walked.to_dict()[name] == own.to_dict()[name]
+        assert (walked.model.num_archetypes, walked.sampling.local_sampler) == (4096, "walk")
+        assert recipe("RGP", f"rel-f1/{task}").model.num_latents in (8, 16, 32)
+        sage, on_walks = recipe("GraphSAGE", f"rel-f1/{task}"), recipe("GraphSAGE + CRW", f"rel-f1/{task}")
+        assert sage.model == on_walks.model
+        assert (sage.model.width, sage.learning_rate, sage.sampling.first_fanout) == (128, 5e-3, 128)
+        assert (sage.sampling.second_fanout, sage.sampling.local_sampler) == (64, "uniform")
+        assert (on_walks.sampling.local_sampler, on_walks.sampling.local_budget) == ("walk", 300)
+
+
+def test_at_another_preset_width_and_training_are_its_own(shop: Path, tmp_path: Path) -> None:
+    _, jobs = study_of(shop, tmp_path, changes={})
+    by_arm = {job.arm: job.recipe for job in jobs}
+    own = by_arm["QUARTET"]
+    for name, recipe in by_arm.items():
+        for each in ("width", "heads", "epochs", "learning_rate", "batch_size"):
+            assert recipe[each] == own[each], name
+    relgt = by_arm["RelGT"]
+    assert (relgt["local_layers"], relgt["dropout"], relgt["num_archetypes"]) == (4, 0.3, 4096)
+    assert by_arm["RelGT + CRW"]["dropout"] == own["dropout"]
+    _, jobs = study_of(shop, tmp_path, changes={"dropout": 0.1})  # a user decides over publications
+    assert {job.recipe["dropout"] for job in jobs} == {0.1}
+
+
+def test_precision_reaches_every_training(shop: Path, tmp_path: Path) -> None:
+    for name in STUDIES:
+        _, jobs = study_of(shop, tmp_path, name, preset="paper-val", changes={"precision": "bf16"})
+        assert {job.recipe["precision"] for job in jobs} == {"bf16"}
+
+
+def test_samplers_are_tuned_with_one_random_seed_and_the_best_get_the_others(
+    shop: Path, tmp_path: Path
+) -> None:
+    study, jobs = study_of(shop, tmp_path, "sampler", rng_seeds=(0, 1, 2))
+    first = first_jobs(study, jobs)
+    assert (len(first), {job.rng_seed for job in first}) == (54, {0})
+    assert chosen_jobs(study, jobs) == first  # nothing is chosen before all are done
+    found = list(run_study(study, first, 1, train=faked))
+    later = [job for job in chosen_jobs(study, jobs) if job not in first]
+    best = {
+        max((one for one in found if one.arm.startswith(name)), key=lambda one: one.validation).arm
+        for name in ("BFS2", "CRW")
+    }
+    assert {(job.arm, job.rng_seed) for job in later} == {(arm, seed) for arm in best for seed in (1, 2)}
+    list(run_study(study, later, 1, train=faked))
+    assert chosen_jobs(study, jobs) == [*first, *later]  # whatever the others reach
+    (sheet,), _ = study_sheets("sampler", study.results(chosen_jobs(study, jobs)))
+    depths = {(sampler, f"L={layers}") for layers in (1, 4, 8) for sampler in ("BFS2", "CRW")}
+    assert {tuple(row[0].split(", ")[:2]) for row in sheet.rows} == depths
+    assert len(sheet.rows) == 6
+    assert {row[0] for row in sheet.rows if row[1].endswith("●")} == best
+
+
+def test_a_setting_that_is_fixed_is_not_tuned() -> None:
+    arms = arms_of("sampler", {"dropout", "weight_decay"})
+    assert [arm.name for arm in arms] == [f"{name}, L={n}" for n in (1, 4, 8) for name in ("BFS2", "CRW")]
+    assert arms_of("main", {"dropout"}) == STUDIES["main"]
+
+
 # --- running ----------------------------------------------------------------------------------------
 
 
 def test_random_seeds_come_one_after_the_other(shop: Path, tmp_path: Path) -> None:
     _, jobs = study_of(shop, tmp_path, rng_seeds=(0, 1))
-    assert [job.rng_seed for job in jobs] == [job.recipe["rng_seed"] for job in jobs] == [0] * 7 + [1] * 7
+    assert [job.rng_seed for job in jobs] == [job.recipe["rng_seed"] for job in jobs] == [0] * 9 + [1] * 9
 
 
 def test_a_training_in_a_process_of_its_own_is_that_in_this_one(shop: Path, tmp_path: Path) -> None:
     study, jobs = study_of(shop, tmp_path)
-    (result,) = run_study(study, jobs[5:6], 2)
+    (result,) = run_study(study, jobs[6:7], 2)
     assert isinstance(result, Result)
     assert (result.arm, result.metric, len(result.curve)) == ("GraphSAGE", "roc_auc", 1)
     assert result.num_parameters > 1000
     assert result.peak_bytes is None or result.peak_bytes > 10**8
-    again = train_job(jobs[5])
+    again = train_job(replace(jobs[6], runs=str(tmp_path / "again")))
     assert (again.validation, again.test) == (result.validation, result.test)
-    assert list(run_study(study, jobs[5:6], 2)) == []  # it is known
+    assert list(run_study(study, jobs[6:7], 2)) == []  # it is known
+
+
+def test_an_interrupted_training_goes_on_from_its_last_epoch(shop: Path, tmp_path: Path) -> None:
+    class Interrupted(Listener):
+        def epoch(self, epoch: Epoch) -> None:  # noqa: ARG002
+            raise KeyboardInterrupt
+
+    _, jobs = study_of(shop, tmp_path, changes=QUICK | {"epochs": 3})
+    job, task = jobs[0], Task.load(Database.load(str(shop)), "churn")
+    with pytest.raises(KeyboardInterrupt):
+        fit(
+            task, recipe=Recipe().changed(**job.recipe), runs=Path(job.runs) / job.key[:12], threads=1,
+            listener=Interrupted(),
+        )  # fmt: skip
+    (folder,) = [path for path in (Path(job.runs) / job.key[:12]).iterdir() if path.name != "latest"]
+    resumed, whole = train_job(job), train_job(replace(job, runs=str(tmp_path / "whole")))
+    assert (resumed.curve, resumed.validation, resumed.test) == (whole.curve, whole.validation, whole.test)
+    assert len(Run.open(folder).epochs()) == len(whole.curve) == 3
+    assert train_job(job).test == whole.test  # one that is done is only asked
 
 
 def test_a_study_goes_on_where_it_stood_and_trains_nothing_twice(shop: Path, tmp_path: Path) -> None:
@@ -126,7 +229,7 @@ def test_a_study_goes_on_where_it_stood_and_trains_nothing_twice(shop: Path, tmp
 
 def test_a_failed_training_is_named_and_the_others_go_on(shop: Path, tmp_path: Path) -> None:
     study, jobs = study_of(shop, tmp_path)
-    good = jobs[5]
+    good = jobs[6]
     bad = replace(good, key="0" * 64, recipe=good.recipe | {"learning_rate": 1e30, "epochs": 3})
     failure, result = run_study(study, [bad, good], 1, train=train_job)
     assert isinstance(failure, Failure)
@@ -224,7 +327,7 @@ def test_the_command_trains_every_baseline_and_shows_it_again(
     command.append("--protocol=clamped")
     done = CliRunner().invoke(verbs, command, catch_exceptions=False)
     assert done.exit_code == 0, done.stderr
-    assert "7 of 7 trainings are done" in done.stderr
+    assert "9 of 9 trainings are done" in done.stderr
     results = list(read_results(tmp_path / "results.jsonl"))
     assert [result.arm for result in results] == [arm.name for arm in STUDIES["main"]]
     assert {result.protocol for result in results} == {"clamped"}

@@ -44,6 +44,8 @@ def tune(
 ) -> None:
     """Search for a task's best recipe on validation: first the local parameters, then capacity.
 
+    As in the paper, QUARTET's local parameters are found on RelGT with its contexts, which trains faster.
+
     - `quartet tune demo plane-idle --trials 20 --budget 1h` writes the best recipe as TOML.
 
     - `--set FIELD=VALUE` fixes a field, which is then not searched.
@@ -78,7 +80,7 @@ def tune(
         finally:
             _finish(search, path, json)
     done = search.trials
-    if done and search.best is None:
+    if done and all(trial.problem for trial in done):
         raise DataError(
             "C12",
             f"none of {len(done)} trials could be trained; the last: {done[-1].problem}",
@@ -86,7 +88,7 @@ def tune(
         )
     if len(done) < sum(search.allowed):
         say(f"The budget of {budget} is over. The same command goes on.")
-    if done:
+    if search.best is not None:
         where = [
             hide_passwords(source),
             task,

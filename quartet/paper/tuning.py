@@ -1,7 +1,8 @@
 """Tuning: the search for a task's best recipe on validation, in the paper's two stages (appendix A.3.2).
 
 It is a study whose arms are the cells of a grid: first of the local parameters; then, with the best of them, of
-capacity. Its results lie in the same `results.jsonl`, so a search that was cut goes on by training what is missing.
+capacity. As in the paper, those of QUARTET are found on RelGT with CRW, which is its local module and little else. Its
+results lie in the same `results.jsonl`, so a search that was cut goes on by training what is missing.
 Test labels are not opened, and a result of tuning has no test figure.
 """
 
@@ -17,10 +18,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from quartet.config import Recipe, with_tuples
+from quartet.config import Recipe, published_settings, with_tuples
 from quartet.errors import UsageError, printable
 from quartet.evaluation import higher_is_better, main_metric
-from quartet.paper.arms import Arm
+from quartet.paper.arms import PAPER_PRESETS, Arm
 from quartet.paper.runner import Failure, Job, Study, Train, dataset_name, run_study
 from quartet.paper.tables import CHOSEN, NOTHING, Sheet
 from quartet.tasks import Task
@@ -29,7 +30,6 @@ Cell = dict[str, Any]  # a value for each field of a grid
 Grid = dict[str, tuple[Any, ...]]
 Stage = Literal["local", "capacity"]
 
-_PAPERS = ("paper", "paper-val")
 _REGULAR = ("dropout", "weight_decay")
 # Every model has 27 cells and then 9. Where it has no local layers, or one capacity, the learning rate steps in.
 _FIELDS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
@@ -53,12 +53,19 @@ _PAPER: Grid = {
     "num_archetypes": (128, 256, 512),
 }
 _PAPER_LARGE: Grid = {"local_layers": (4,), "dropout": (0.1, 0.3, 0.5), "weight_decay": (1e-5, 5e-5, 5e-4)}
-_PAPER_RGP: Grid = {"num_latents": (8, 16, 32), "latent_layers": (2, 4, 6)}
+_PAPER_OWN: dict[str, Grid] = {
+    "rgp": {"num_latents": (8, 16, 32), "latent_layers": (2, 4, 6)},
+    "relgt": {"num_archetypes": (4096, 1024, 512)},  # the published number of centroids comes first
+}
 
 
 @dataclass(frozen=True)
 class Grids:
-    """The values that a search tries: of the local parameters, and of capacity. The first capacity comes first."""
+    """The values that a search tries: of the local parameters, and of capacity.
+
+    Local parameters are tried with the first capacity, which the second stage then need not train; but QUARTET's are
+    tried on RelGT, and all of its capacities are left.
+    """
 
     model: str
     local: Grid
@@ -73,7 +80,7 @@ class Grids:
             raise UsageError(
                 "C02", f'the model "{model}" has no grids to search', f"tune {', '.join(_FIELDS)}"
             )
-        values = _VALUES | (_paper_values(own) if preset in _PAPERS else {})
+        values = _VALUES | (_paper_values(own) if preset in PAPER_PRESETS else {})
         recipe = own.changed(**changes)
         local, capacity = (
             {name: values.get(name) or _scaled(own, name) for name in names if name not in changes}
@@ -84,18 +91,24 @@ class Grids:
                 recipe.changed(**{name: value})  # a value that cannot be is refused now, not after hours
         return Grids(model, local, capacity)
 
+    @property
+    def begins_with_relgt(self) -> bool:
+        return self.model == "quartet"
+
     def allowed(self, trials: int) -> tuple[int, int]:
         """Returns how many trials each stage gets: all its cells, or a part by how many it has."""
-        first, second = len(cells(self.local)), len(cells(self.capacity)) - 1  # the first capacity is known
+        num_known = 0 if self.begins_with_relgt else 1
+        first, second = len(cells(self.local)), len(cells(self.capacity)) - num_known
         if trials >= first + second:
             return first, second
-        fewer = min(second, max(1, trials * second // (first + second))) if trials > 1 else 0
+        needs_second = trials > num_known  # a search that trains no QUARTET finds none
+        fewer = min(second, max(1, trials * second // (first + second))) if needs_second else 0
         return min(first, trials - fewer), fewer
 
 
 def _paper_values(recipe: Recipe) -> Grid:
     """Returns the paper's grids (appendix A.3.1); its larger tasks are those that it trains for ten epochs."""
-    grid = _PAPER | (_PAPER_RGP if recipe.model.architecture == "rgp" else {})
+    grid = _PAPER | _PAPER_OWN.get(recipe.model.architecture, {})
     if recipe.epochs > 10:
         return grid
     # The local layers are fixed there, and so is what steps in for them: every model has nine cells.
@@ -188,18 +201,29 @@ class Search:
         The second stage has the best local parameters so far, and leaves out the capacity that the first trained with.
         """
         if stage == "local":
-            fixed = {name: values[0] for name, values in self.grids.capacity.items()}
+            fixed = self._relgt if self.grids.begins_with_relgt else {}
+            fixed = fixed or {name: values[0] for name, values in self.grids.capacity.items()}
             every, first, count = cells(self.grids.local), 0, self.allowed[0]
         else:
             best = self._best([trial for trial, _ in self._known("local")])
-            if best is None:
+            if best is None and self.allowed[0]:
                 return []
-            fixed, every, first, count = best.values, cells(self.grids.capacity), 1, self.allowed[1]
+            fixed, every, count = best.values if best else {}, cells(self.grids.capacity), self.allowed[1]
+            first = 0 if self.grids.begins_with_relgt else 1
         order = np.random.default_rng([*self.study.rng_seeds, len(every)]).permutation(len(every))
         chosen = [every[place] for place in order if place >= first][:count]
         return self.study.jobs(
             Arm(f"{stage}: {shown(cell)}", self.grids.model, fixed | cell) for cell in chosen
         )
+
+    @property
+    def _relgt(self) -> Cell:
+        """What makes RelGT with CRW of QUARTET's recipe; at the paper's presets it has its own number of centroids."""
+        made = {"branches": (), "local_sampler": "walk"}
+        if self.study.preset in PAPER_PRESETS:
+            made["num_archetypes"] = published_settings("relgt")["num_archetypes"]
+        users = self.study.changes
+        return {"architecture": "relgt"} | {name: made[name] for name in made if name not in users}
 
     @property
     def trials(self) -> list[Trial]:
@@ -208,8 +232,9 @@ class Search:
 
     @property
     def best(self) -> Trial | None:
-        """The best on validation, the first of equals."""
-        return self._best(self.trials)
+        """The best on validation, the first of equals. Where QUARTET begins with RelGT, that is none."""
+        is_other = self.grids.begins_with_relgt
+        return self._best([trial for trial in self.trials if not (is_other and trial.stage == "local")])
 
     def _known(self, stage: Stage) -> Iterator[tuple[Trial, str]]:
         """Yields the trials of a stage that are done, each with the key of its training."""

@@ -78,8 +78,12 @@ def test_every_model_has_as_many_cells(model: str) -> None:
         grids = Grids.of(preset, model=model)
         assert grids.model == model
         assert (len(cells(grids.local)), len(cells(grids.capacity))) == (27, 9)
-        assert (grids.allowed(1000), grids.allowed(20)) == ((27, 8), (16, 4))
-    assert Grids.of("paper", "rel-hm/user-churn", model).allowed(20) == (9, 8)
+        is_quartet = (
+            model == "quartet"
+        )  # whose first stage is RelGT's, so that no capacity of its own is known
+        assert grids.allowed(1000) == (27, 8 + is_quartet)
+        assert grids.allowed(20) == ((15, 5) if is_quartet else (16, 4))
+    assert Grids.of("paper", "rel-hm/user-churn", model).allowed(20) == (9, 8 + is_quartet)
 
 
 def test_a_field_that_is_fixed_is_not_searched() -> None:
@@ -89,10 +93,19 @@ def test_a_field_that_is_fixed_is_not_searched() -> None:
 
 
 @pytest.mark.parametrize(
-    ("trials", "allowed"), [(1, (1, 0)), (2, (1, 1)), (5, (4, 1)), (10, (9, 1)), (11, (9, 2)), (99, (9, 2))]
+    ("trials", "allowed", "quartets"),
+    [
+        (1, (1, 0), (0, 1)),
+        (2, (1, 1), (1, 1)),
+        (5, (4, 1), (4, 1)),
+        (10, (9, 1), (8, 2)),
+        (11, (9, 2), (9, 2)),
+        (99, (9, 2), (9, 3)),
+    ],
 )
-def test_stages_share_the_trials(trials: int, allowed: tuple[int, int]) -> None:
-    assert Grids.of(**TINY).allowed(trials) == allowed
+def test_stages_share_the_trials(trials: int, allowed: tuple[int, int], quartets: tuple[int, int]) -> None:
+    assert Grids.of(model="relgt", **TINY, learning_rate=1e-3).allowed(trials) == allowed
+    assert Grids.of(**TINY).allowed(trials) == quartets
 
 
 @pytest.mark.parametrize(
@@ -113,21 +126,42 @@ def test_a_wrong_search_is_refused(words: dict[str, Any], code: str) -> None:
 
 
 def test_grids_are_searched_whole(shop: Path, tmp_path: Path) -> None:
-    """Each cell once; capacity with the best local parameters, without the cell that the first stage trained."""
+    """Each cell once: local parameters on RelGT with CRW, capacity with the best of them."""
     search = search_of(shop, tmp_path, trials=99)
     trials = list(search.run(1, train=faked))
     assert search.trials == trials
-    assert [trial.number for trial in trials] == list(range(11))
-    assert [trial.stage for trial in trials] == ["local"] * 9 + ["capacity"] * 2
+    assert [trial.number for trial in trials] == list(range(12))
+    assert [trial.stage for trial in trials] == ["local"] * 9 + ["capacity"] * 3
+    assert {trial.recipe["architecture"] for trial in trials[9:]} == {"quartet"}
+    assert {
+        (trial.recipe["architecture"], trial.recipe["local_sampler"], trial.recipe["branches"])
+        for trial in trials[:9]
+    } == {("relgt", "walk", ())}
     local = [trial.values for trial in trials[:9]]
     assert sorted(map(repr, local)) == sorted(map(repr, cells(search.grids.local)))
-    assert sorted(trial.values["num_archetypes"] for trial in trials[9:]) == [32, 128]
+    assert sorted(trial.values["num_archetypes"] for trial in trials[9:]) == [32, 64, 128]
     frozen = max(trials[:9], key=lambda trial: trial.validation or 0)
     assert all(frozen.values.items() <= trial.recipe.items() for trial in trials[9:])
     assert all(trial.recipe["num_archetypes"] == 64 for trial in trials[:9])
-    assert search.best == max(trials, key=lambda trial: trial.validation or 0)
+    assert search.best == max(trials[9:], key=lambda trial: trial.validation or 0)
     assert all(result.test is None for result in read_results(search.study.results_file))
     assert search.task.vault.openings == []
+
+
+def test_other_models_are_tuned_by_themselves(shop: Path, tmp_path: Path) -> None:
+    """The second stage leaves out the capacity that the first has trained with, and either may hold the best."""
+    search = search_of(shop, tmp_path, trials=99, model="relgt", learning_rate=1e-3)
+    trials = list(search.run(1, train=faked))
+    assert [trial.stage for trial in trials] == ["local"] * 9 + ["capacity"] * 2
+    assert {trial.recipe["local_sampler"] for trial in trials} == {"bfs"}
+    assert sorted(trial.values["num_archetypes"] for trial in trials[9:]) == [32, 128]
+    assert search.best == max(trials, key=lambda trial: trial.validation or 0)
+
+
+def test_at_the_papers_presets_relgt_has_its_own_centroids(shop: Path, tmp_path: Path) -> None:
+    search = Search.of(str(shop), "churn", tmp_path, preset="paper-val", trials=99)
+    assert {job.recipe["num_archetypes"] for job in search.jobs("local")} == {4096}
+    assert Grids.of("paper", model="relgt").capacity["num_archetypes"][0] == 4096
 
 
 def test_fewer_trials_are_the_first_of_more(shop: Path, tmp_path: Path) -> None:
@@ -176,7 +210,7 @@ def test_of_numbers_the_lowest_error_is_best(shop: Path, tmp_path: Path) -> None
     search = Search.of(str(shop), str(spec), tmp_path, trials=99, **TINY)
     trials = list(search.run(1, train=faked))
     assert search.metric == "mae"
-    assert search.best == min(trials, key=lambda trial: trial.validation or 0)
+    assert search.best == min(trials[9:], key=lambda trial: trial.validation or 0)
 
 
 def test_a_cell_that_cannot_be_trained_leaves_the_others(shop: Path, tmp_path: Path) -> None:
@@ -191,7 +225,7 @@ def test_a_cell_that_cannot_be_trained_leaves_the_others(shop: Path, tmp_path: P
     assert search.trials == trials
     assert search.best is not None
     assert search.best.values.get("dropout", 0.3) == 0.3
-    assert len(search_of(shop, tmp_path, trials=99, weight_decay=0.0).trials) == 3  # failures are tried again
+    assert len(search_of(shop, tmp_path, trials=99, weight_decay=0.0).trials) == 4  # failures are tried again
 
 
 # --- going on -------------------------------------------------------------------------------------
@@ -218,7 +252,7 @@ def test_a_search_that_was_cut_goes_on_as_if_it_had_not_been(cut: int, shop: Pat
         list(search.run(1, train=dying))
     again = search_of(shop, tmp_path / "cut", trials=99)
     assert len(again.trials) == cut
-    assert len(list(again.run(1, train=faked))) == 11 - cut
+    assert len(list(again.run(1, train=faked))) == 12 - cut
     whole = search_of(shop, tmp_path / "whole", trials=99)
     list(whole.run(1, train=faked))
     assert same(again.trials) == same(whole.trials)
@@ -227,11 +261,11 @@ def test_a_search_that_was_cut_goes_on_as_if_it_had_not_been(cut: int, shop: Pat
 def test_the_budget_ends_it_and_the_next_call_goes_on(shop: Path, tmp_path: Path) -> None:
     search = search_of(shop, tmp_path, trials=99)
     assert list(search.run(1, budget=1e-9, train=faked)) == []
-    # A training takes 100 seconds, it says: the first stage has 98, where only one begins whose time is not known.
+    # A training takes 100 seconds, it says: the first stage has 90, where only one begins whose time is not known.
     stages = [trial.stage for trial in search.run(1, budget=120.0, train=faked)]
-    assert stages == ["local", "capacity", "capacity"]  # it leaves time for the second
+    assert stages == ["local", "capacity", "capacity", "capacity"]  # it leaves time for the second
     assert len(list(search.run(1, train=faked))) >= 8
-    assert len(search.trials) == 11
+    assert len(search.trials) == 12
 
 
 def test_other_data_or_another_recipe_are_another_search(shop: Path, tmp_path: Path) -> None:
@@ -267,9 +301,20 @@ def test_a_file_of_few_fields_is_a_preset(tmp_path: Path) -> None:
     file = tmp_path / "mine.toml"
     file.write_text('width = 32\n[tasks."shop/churn"]\nepochs = 4\nmax_recent = "none"\n')
     assert Recipe.load(str(file)) == Recipe(Recipe().model.changed(width=32))
-    assert Recipe.load(str(file), "shop/churn", "relgt") == Recipe.load(
-        "paper", model="relgt", width=32, epochs=4, max_recent=None
+    assert Recipe.load(str(file), "shop/churn", "relgt") == Recipe().changed(
+        architecture="relgt", local_sampler="bfs", branches=(), width=32, epochs=4, max_recent=None
     )
+
+
+def test_a_file_may_say_more_of_a_model(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text('dropout = 0.1\n[tasks."a/b"]\ndropout = 0.2\nepochs = 4\n[models.relgt]\ndropout = 0.3\n'
+                    '[models.relgt.tasks."a/b"]\nlocal_layers = 8\n')  # fmt: skip
+    one, two, other = (Recipe.load(str(file), task, "relgt") for task in ("", "a/b", "a/c"))
+    assert one == other
+    assert (one.model.dropout, one.model.local_layers, one.epochs) == (0.3, 1, 100)
+    assert (two.model.dropout, two.model.local_layers, two.epochs) == (0.3, 8, 4)
+    assert (Recipe.load(str(file), "a/b").model.dropout, Recipe.load(str(file)).model.dropout) == (0.2, 0.1)
 
 
 @pytest.mark.parametrize(
@@ -321,7 +366,7 @@ def test_people_see_trials_and_find_the_best_recipe(invoke: Invoke) -> None:
     assert [line.split()[2] for line in lines[:5]] == ["local"] * 3 + ["capacity"] * 2
     rows = [line.split() for line in lines if re.match(r"\d", line)]
     (best,) = (row for row in rows if "●" in row)
-    assert best[4] == max(row[4] for row in rows)
+    assert best[4] == max(row[4] for row in rows if row[1] == "capacity")
     recipe = Recipe.load("studies/churn-quartet.toml")
     assert (str(recipe.model.dropout), str(recipe.model.num_latents)) == (best[2], best[3])
     assert (recipe.model.num_archetypes, recipe.epochs) == (4, 2)
@@ -358,13 +403,17 @@ def test_the_verb_says_when_time_is_over(invoke: Invoke) -> None:
     assert not Path("studies/churn-quartet.toml").exists()
 
 
-def test_ctrl_c_stops_and_the_same_command_goes_on(invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("at", [3, 5])
+def test_ctrl_c_stops_and_the_same_command_goes_on(
+    at: int, invoke: Invoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At the end of the first stage, which has trained no QUARTET yet, and in the second."""
     calls = 0
 
     def interrupted(job: Job, _: object) -> Result:
         nonlocal calls
         calls += 1
-        if calls == 3:
+        if calls == at:
             raise KeyboardInterrupt
         return faked(job)
 
@@ -372,10 +421,11 @@ def test_ctrl_c_stops_and_the_same_command_goes_on(invoke: Invoke, monkeypatch: 
     code, _, said = invoke("--trials", "5")
     assert code == 130
     assert "Stopped. The same command goes on.\n" in said
-    assert Recipe.load("studies/churn-quartet.toml").epochs == 2  # the best so far
+    assert Path("studies/churn-quartet.toml").is_file() == (at == 5)  # the best so far
     code, out, _ = invoke("--trials", "5")
     assert code == 0
-    assert calls == 3 + 3
+    assert calls == 6
+    assert Recipe.load("studies/churn-quartet.toml").epochs == 2
     assert len([line for line in out.splitlines() if line.startswith("trial ") and "/" in line]) == 5
 
 

@@ -112,18 +112,28 @@ def _train(study: Any, planned: list[Any], jobs: int | None, limit: float) -> bo
 
 
 @study.command()
-def connectivity(source: Source, tasks: TaskNames, schema: SchemaFile = None, change: Changes = None) -> None:
+def connectivity(
+    source: Source,
+    tasks: TaskNames,
+    schema: SchemaFile = None,
+    change: Changes = None,
+    folder: Folder = Path("studies"),
+) -> None:
     """CRW against BFS2: how well the contexts of all training seeds hang together."""
     from quartet.config import SamplingConfig, changes_from_text
-    from quartet.drawing import console
-    from quartet.paper import connectivity_sheet, connectivity_study, sheets_view
+    from quartet.drawing import say
+    from quartet.paper import connectivity_sheet, connectivity_study, connectivity_svg, dataset_name
     from quartet.runs import ProgressView
 
     config = SamplingConfig().changed(**changes_from_text(change or []))
     database, rows = open_database(source, schema), []
-    for name in tasks:
-        rows += connectivity_study(database.task(name), config, ProgressView())
-    console().print(sheets_view([connectivity_sheet(rows)]))
+    loaded = [database.task(name) for name in tasks]
+    for task in loaded:
+        rows += connectivity_study(task, config, ProgressView())
+    stem = "-".join(["connectivity", dataset_name(loaded[0]), *(task.name for task in loaded)])
+    _show([connectivity_sheet(rows)], (), folder / f"{stem}.md")
+    (folder / f"{stem}.svg").write_text(connectivity_svg(rows), encoding="utf-8")
+    say(f"Table and figure: {folder / stem}*")
 
 
 @study.command()

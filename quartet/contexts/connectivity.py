@@ -20,12 +20,17 @@ class Connectivity:
     degree: NDArray[np.float64]  # 2 M / n
     seed_connected: NDArray[np.float64]  # share of the rows that are reachable from the seed
     components: NDArray[np.float64]
+    component_size: NDArray[np.float64]  # the mean of them: n / components
     density: NDArray[np.float64]  # M / (n (n - 1) / 2)
     clustering: NDArray[np.float64]  # mean share of linked pairs among a row's neighbours
 
     def means(self) -> dict[str, float]:
         """Returns the mean of each measure over all seeds."""
         return {name: float(np.mean(values)) if len(values) else 0.0 for name, values in vars(self).items()}
+
+    def deviations(self) -> dict[str, float]:
+        """Returns the standard deviation of each measure over all seeds."""
+        return {name: float(np.std(values)) if len(values) else 0.0 for name, values in vars(self).items()}
 
 
 def connectivity(context: Context) -> Connectivity:
@@ -39,6 +44,7 @@ def connectivity(context: Context) -> Connectivity:
         2 * edges / distinct,
         measured[0],
         measured[1],
+        distinct / measured[1],
         edges / pairs,
         measured[2],
     )

@@ -1,7 +1,7 @@
 """What only reproduces or submits the paper: its studies, its search for recipes, the RelBench board."""
 
 from quartet.paper.arms import STUDIES, StudyName, arms_of
-from quartet.paper.connectivity import connectivity_sheet, connectivity_study
+from quartet.paper.connectivity import connectivity_sheet, connectivity_study, connectivity_svg
 from quartet.paper.efficiency import EFFICIENCY_LEGEND, efficiency_sheet, efficiency_study
 from quartet.paper.figures import study_figures
 from quartet.paper.results import Result
@@ -25,6 +25,7 @@ __all__ = [
     "chosen_jobs",
     "connectivity_sheet",
     "connectivity_study",
+    "connectivity_svg",
     "dataset_name",
     "efficiency_sheet",
     "efficiency_study",

@@ -79,7 +79,12 @@ class Comparison:
     def arms(self) -> list[str]:
         """The arms that have runs, in the order of the study."""
         known = [arm.name for arm in STUDIES[self.study]]
-        return sorted(self.runs, key=lambda arm: known.index(arm) if arm in known else len(known))
+
+        def place(arm: str) -> int:  # of a setting that is fixed, the name does not tell
+            places = (n for n, name in enumerate(known) if name == arm or name.startswith(f"{arm},"))
+            return next(places, len(known))
+
+        return sorted(self.runs, key=place)
 
     @property
     def name(self) -> str:

@@ -83,7 +83,8 @@ def plain_measures(context: Context, seed: int) -> tuple[float, ...]:
     size = len(nodes)
     pairs = max(size * (size - 1) / 2, 1)
     share = len(groups[0]) / size  # place 0 is the seed
-    return size, 2 * len(edges) / size, share, len(groups), len(edges) / pairs, sum(closed) / size
+    mean = sum(map(len, groups)) / len(groups)
+    return size, 2 * len(edges) / size, share, len(groups), mean, len(edges) / pairs, sum(closed) / size
 
 
 def test_measures_equal_a_plain_search(task: Task, graph: TemporalGraph) -> None:
@@ -116,8 +117,10 @@ def test_triangles_count_as_clustering() -> None:
         columns=np.zeros((1, 0), np.float32),
     )
     assert connectivity(context).means() == {
-        "distinct": 3, "degree": 2, "seed_connected": 1, "components": 1, "density": 1, "clustering": 1
+        "distinct": 3, "degree": 2, "seed_connected": 1, "components": 1, "component_size": 3, "density": 1,
+        "clustering": 1,
     }  # fmt: skip
+    assert set(connectivity(context).deviations().values()) == {0.0}
 
 
 @pytest.mark.parametrize(
@@ -235,7 +238,11 @@ def test_sample_command(folder: Path, tmp_path: Path) -> None:
     assert "seeds, about" not in again.stderr
 
 
-def test_study_command(folder: Path) -> None:
-    done = run("study", "connectivity", folder, "churn")
+def test_study_command(folder: Path, tmp_path: Path) -> None:
+    done = run("study", "connectivity", folder, "churn", "--folder", tmp_path)
+    picture = ElementTree.parse(tmp_path / "connectivity-small-churn.svg").getroot()
+    tags = [element.tag.rpartition("}")[2] for element in picture.iter()]
+    assert tags.count("rect") >= 8  # four panels, two samplers
+    assert "± over seeds" in (tmp_path / "connectivity-small-churn.md").read_text(encoding="utf-8")
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[2].split()[:2] == ["churn", "here"]

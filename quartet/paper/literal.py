@@ -7,11 +7,16 @@ as often as it stands in a context, repeated rows are tokens of their own, and n
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from quartet.contexts import Context
+from quartet.graph import TemporalGraph
+from quartet.times import DAY
 from quartet.tokens import SeedGroup, TableRows, TokenBatch
 
 _OF_TOKENS = ("row", "type", "hop", "age", "count", "noise")  # fields of a group with a number for each token
@@ -100,3 +105,29 @@ def _joined(groups: list[SeedGroup]) -> SeedGroup:
         collab=groups[0].collab.new_zeros(num_seeds, 0),
         num_collab=groups[0].num_collab.new_zeros(num_seeds),
     )
+
+
+def write_padded(path: Path, context: Context, graph: TemporalGraph) -> None:
+    """Writes local contexts as RelGT's public code stores them: every slot of the budget, links in both directions."""
+    import h5py
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    node, seed = (
+        np.repeat(each, context.local_count)
+        for each in (context.local_node, np.repeat(np.arange(len(context)), np.diff(context.local_start)))
+    )
+    table = np.searchsorted(graph.offsets, node, side="right") - 1
+    rank = graph.node_rank[node]
+    age = np.where(rank > 0, (context.seed_time[seed] - graph.times[rank]) / DAY, 0.0)
+    edge = np.concatenate([context.edge, context.edge[:, ::-1]]).T
+    arrays = {
+        "types": table.astype(np.int16),
+        "indices": (node - graph.offsets[table]).astype(np.int32),
+        "hops": np.repeat(context.local_hop, context.local_count).astype(np.int8),
+        "times": age.astype(np.float32),
+        "edges": edge.astype(np.int16),
+        "edges_offsets": (2 * context.edge_start).astype(np.uint64),
+    }
+    with h5py.File(path, "w") as file:
+        for name, array in arrays.items():
+            file.create_dataset(name, data=array)

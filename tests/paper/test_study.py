@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 import pytest
 import torch
@@ -39,7 +40,7 @@ from quartet.paper import (
     study_sheets,
 )
 from quartet.paper import runner as runner_module
-from quartet.paper.literal import literal
+from quartet.paper.literal import literal, write_padded
 from quartet.paper.results import add_results, read_results
 from quartet.paper.runner import Job, train_job
 from quartet.registry import model_row
@@ -379,6 +380,22 @@ def test_links_join_first_copies(relgt: TrainingData) -> None:
     kinds = whole.type.flatten()[whole.edge]
     before = torch.cat([group.type.flatten()[group.edge] for group in batch.groups], 1)
     assert kinds.sort(1).values.tolist() == before.sort(1).values.tolist()
+
+
+def test_padded_contexts_are_written_as_the_public_code_does(relgt: TrainingData, tmp_path: Path) -> None:
+    context, graph = relgt.context("train"), relgt.view.graph
+    write_padded(tmp_path / "deep" / "train.h5", context, graph)
+    with h5py.File(tmp_path / "deep" / "train.h5") as file:
+        stored = {name: np.asarray(file[name]) for name in file}
+    slots = len(context) * 12  # the budget
+    assert {len(stored[name]) for name in ("types", "indices", "hops", "times")} == {slots}
+    nodes = graph.offsets[stored["types"]] + stored["indices"]
+    assert nodes.tolist() == np.repeat(context.local_node, context.local_count).tolist()
+    assert stored["times"].min() >= 0  # nothing after a seed's time
+    assert stored["edges"].shape == (2, 2 * len(context.edge)) == (2, stored["edges_offsets"][-1])
+    assert sum(array.nbytes for array in stored.values()) == 11 * slots + 16 * len(context.edge) / 2 + 8 * (
+        len(context) + 1
+    )
 
 
 def test_costs_are_measured_for_all_three(shop: Path) -> None:

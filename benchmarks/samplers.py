@@ -34,6 +34,9 @@ LOCAL = SamplingConfig(branches=())
 PARTS = {
     "CRW (local context)": LOCAL,
     "BFS2": SamplingConfig(local_sampler="bfs", branches=()),
+    "uniform": SamplingConfig(
+        local_sampler="uniform", first_fanout=128, second_fanout=64, local_budget=1000, branches=()
+    ),
     "CRW + sketch": SamplingConfig(branches=("topology",)),
     "CRW + look-alikes, 2 hops": SamplingConfig(branches=("collab",)),
     "CRW + look-alikes, 4 hops": SamplingConfig(branches=("collab",), collab_hops=4),

@@ -30,6 +30,7 @@ from tests.shop import day, shop
 SAMPLERS = {
     "walk": SamplingConfig(local_budget=12, fallback="null"),
     "bfs": SamplingConfig(local_sampler="bfs", local_budget=20),
+    "uniform": SamplingConfig(local_sampler="uniform", local_budget=20, first_fanout=3, second_fanout=2),
 }
 COUNTRIES, CUSTOMERS, PRODUCTS, ORDERS, VISITS = range(5)
 LINKS = (

@@ -68,7 +68,7 @@ def _literal_head(
 
 
 @pytest.mark.parametrize("num_layers", [1, 2])
-@pytest.mark.parametrize("sampler", ["walk", "bfs"])
+@pytest.mark.parametrize("sampler", ["walk", "bfs", "uniform"])
 def test_equal_to_its_literal_form(sampler: str, num_layers: int) -> None:
     case = asked("hgt", sampler=sampler, config=SMALL.changed(conv_layers=num_layers))
     vary(case)
@@ -118,7 +118,7 @@ def copy_weights(conv: HGTConv, oracle) -> None:  # type: ignore[no-untyped-def]
         oracle.skip[name].copy_(conv.gate[number])
 
 
-@pytest.mark.parametrize("sampler", ["walk", "bfs"])
+@pytest.mark.parametrize("sampler", ["walk", "bfs", "uniform"])
 def test_equal_to_the_operator_of_pytorch_geometric(sampler: str) -> None:
     case = asked("hgt", sampler=sampler)
     vary(case)

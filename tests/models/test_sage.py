@@ -49,7 +49,7 @@ def _literal_state(case: Asked, layer: SageLayer, group: SeedGroup, states: Tens
 
 
 @pytest.mark.parametrize("num_layers", [1, 2, 3])
-@pytest.mark.parametrize("sampler", ["walk", "bfs"])
+@pytest.mark.parametrize("sampler", ["walk", "bfs", "uniform"])
 def test_equal_to_its_literal_form(sampler: str, num_layers: int) -> None:
     case = asked("sage", sampler=sampler, config=SMALL.changed(conv_layers=num_layers))
     assert_equal_to(case, [literal(case, group) for group in case.batch.groups])
@@ -81,7 +81,7 @@ def geometric(case: Asked, group: SeedGroup) -> Tensor:
     return case.model.readout(torch.stack([nodes[f"t{table}"][row] for table, row in seeds]))
 
 
-@pytest.mark.parametrize("sampler", ["walk", "bfs"])
+@pytest.mark.parametrize("sampler", ["walk", "bfs", "uniform"])
 def test_equal_to_the_layers_of_pytorch_geometric(sampler: str) -> None:
     case = asked("sage", sampler=sampler)
     assert_equal_to_geometric(case, geometric)

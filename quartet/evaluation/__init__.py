@@ -2,7 +2,7 @@
 
 from quartet.evaluation.blend import blend_weights
 from quartet.evaluation.boosting import MOST_TREES, PATIENCE, column_settings, task_settings
-from quartet.evaluation.calibration import Calibration
+from quartet.evaluation.calibration import Calibration, Temperature
 from quartet.evaluation.hits import Hits, Miss, confusion, difference, hits, misses
 from quartet.evaluation.metrics import (
     Measure,
@@ -23,6 +23,7 @@ __all__ = [
     "Hits",
     "Measure",
     "Miss",
+    "Temperature",
     "blend_weights",
     "calibration_bins",
     "check_selectable",

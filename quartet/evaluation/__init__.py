@@ -11,18 +11,22 @@ from quartet.evaluation.metrics import (
     higher_is_better,
     main_metric,
     measures,
+    resamples,
     selection_rows,
     selection_value,
 )
 from quartet.evaluation.rules import fit_rules
+from quartet.evaluation.sure import COVERAGE, Sure, disagreement, in_sets, surest
 
 __all__ = [
+    "COVERAGE",
     "MOST_TREES",
     "PATIENCE",
     "Calibration",
     "Hits",
     "Measure",
     "Miss",
+    "Sure",
     "Temperature",
     "blend_weights",
     "calibration_bins",
@@ -30,13 +34,17 @@ __all__ = [
     "column_settings",
     "confusion",
     "difference",
+    "disagreement",
     "fit_rules",
     "higher_is_better",
     "hits",
+    "in_sets",
     "main_metric",
     "measures",
     "misses",
+    "resamples",
     "selection_rows",
     "selection_value",
+    "surest",
     "task_settings",
 ]

@@ -205,10 +205,12 @@ def limit(misfit: Floats, weight: Floats, coverage: float, is_sorted: bool = Fal
 
 
 def in_sets(probability: Floats, limits: Floats) -> NDArray[np.bool_]:
-    """Returns which classes each set has: those whose misfit is within the limit; the likeliest where none is."""
+    """Returns which classes each set has: those whose misfit is within the limit, and the likeliest in any case.
+
+    So no set is empty, and none has a rare class alone that is likelier than usual but still unlikely.
+    """
     held = 1 - probability <= limits
-    empty = np.flatnonzero(~held.any(1))
-    held[empty, probability[empty].argmax(1)] = True
+    held[np.arange(len(held)), probability.argmax(1)] = True
     return held
 
 
@@ -218,9 +220,10 @@ def surest(sureness: Floats, share: float) -> NDArray[np.bool_]:
     Rows of equal sureness are not told apart: where they do not all fit into the share, they stay.
     """
     num_out = int(np.floor(share * len(sureness) + 1e-9))
-    return (
-        sureness >= np.sort(sureness)[num_out] if num_out < len(sureness) else np.zeros(len(sureness), bool)
-    )
+    if not num_out:
+        return np.ones(len(sureness), bool)
+    least = np.sort(sureness)[min(num_out, len(sureness) - 1)]
+    return np.asarray(sureness >= least)
 
 
 def disagreement(scores: Any, weights: Any) -> Floats:

@@ -241,3 +241,13 @@ def test_the_command_line_says_it_too(tmp_path: Path, monkeypatch: pytest.Monkey
     with Path("scores.csv").open(encoding="utf-8") as file:
         assert {row["set"] for row in csv.DictReader(file)} <= {"{0}", "{1}", "{0,1}"}
     assert run(*asked, "--abstain", 1.5).returncode == 2
+
+
+def test_misfits_are_those_from_before_the_model_saw_validation(tmp_path: Path) -> None:
+    task = task_of("binary_classification")
+    model = fit(task, recipe=ROLLING.changed(refit="always"), runs=tmp_path, listener=Heard())
+    checkpoint, target = model.members[0][0], np.asarray(task.seeds("val").target)
+    assert checkpoint.model.is_refit
+    chance = checkpoint.probabilities(model.run.kept_scores("val", task))[np.arange(len(target)), target]
+    assert checkpoint.sure is not None
+    assert checkpoint.sure.misfit == pytest.approx(1 - chance, abs=1e-12)

@@ -7,6 +7,7 @@ import json
 import random
 import shutil
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +18,14 @@ import pytest
 
 from quartet.database import Database
 from quartet.errors import UsageError
-from quartet.evaluation import measures
+from quartet.evaluation import disagreement, measures
 from quartet.machine import write_checksums
+from quartet.models.portfolio import Portfolio
 from quartet.runs import Ensemble, Evaluation, TrainedModel, fit, load
 from quartet.runs.evaluate import evaluate
 from quartet.tasks import Task
 from quartet.times import parse_instant
+from quartet.training import Member
 from tests.strategies import scrambled_future, without_future
 from tests.tasks.small import small_shop
 from tests.trained import KINDS, TREES, Heard, from_labels, invoke, run, write_shop
@@ -251,3 +254,38 @@ def test_misfits_are_those_from_before_the_model_saw_validation(tmp_path: Path) 
     chance = checkpoint.probabilities(model.run.kept_scores("val", task))[np.arange(len(target)), target]
     assert checkpoint.sure is not None
     assert checkpoint.sure.misfit == pytest.approx(1 - chance, abs=1e-12)
+
+
+def test_members_that_lie_apart_make_intervals_wide(models: Models, tmp_path: Path) -> None:
+    """A portfolio by hand: its score has the bits it had, its weightless member no part, and its size is read right."""
+    recipe = ROLLING.changed(rng_seed=1, extra_trees=True)
+    other = fit(task_of("regression"), recipe=recipe, runs=tmp_path, listener=Heard())
+    one, two = (model.members[0][0] for model in (models["regression"], other))
+    assert one.sure is not None
+    parts = [
+        Member(name, "lightgbm", 0, 0.0, 0.0, each.model)
+        for name, each in (("a", one), ("b", two), ("c", two))
+    ]
+    model = Portfolio(tuple(parts), (0.75, 0.25, 0.0))
+    sizes = replace(
+        one.sure, by="disagreement", edges=np.array([2.0]), sizes=np.array([1.0, 5.0]), floor=-np.inf
+    )
+    told, plain = (
+        TrainedModel([(replace(one, model=model, sure=sure), None)])
+        .on(small_shop(), listener=Heard())
+        .predict(at="2023-09-27")  # when no label of test is known yet
+        .table
+        for sure in (sizes, replace(sizes, by="nothing", edges=np.empty(0), sizes=np.ones(1)))
+    )
+    assert told["score"].equals(plain["score"])
+    apart = [
+        TrainedModel([(each, None)])
+        .on(small_shop(), listener=Heard())
+        .predict(at="2023-09-27")
+        .table["score"]
+        for each in (one, replace(one, model=two.model))
+    ]
+    spread = disagreement([x.to_numpy() for x in apart], (0.75, 0.25))
+    assert 0 < (spread > 2).sum() < len(spread)
+    half, narrow = ((table["high"].to_numpy() - table["score"].to_numpy()) for table in (told, plain))
+    assert half == pytest.approx(np.where(spread > 2, 5 * narrow, narrow))

@@ -83,7 +83,9 @@ class Checkpoint:
         return scores
 
     def probabilities(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Returns the (S, classes) probabilities of scores, calibrated where the model can; of yes or no, two."""
+        """Returns the (S, classes) probabilities of scores, calibrated where the model can; numbers as they are."""
+        if self.task.type == "regression":
+            return scores
         if self.calibration is not None:
             return self.calibration.probabilities(scores)
         return np.stack([1 - scores, scores], 1) if scores.ndim == 1 else scores

@@ -212,23 +212,15 @@ def evaluate(
         scores |= {rule.name: rule.predict(seeds) for rule in rules}
     sure = None
     if sures:
-        time, spec = task.seeds(split).time, task.spec
-        own_scores, hints = (
-            [whole for whole, _ in found],
-            [c.hints(each) for c, (_, each) in zip(checkpoints, found, strict=True)],
-        )
+        spec, time = task.spec, task.seeds(split).time
+        every = [whole for whole, _ in found]
+        hints = [c.hints(each) for c, (_, each) in zip(checkpoints, found, strict=True)]
+        as_of = np.minimum(time, task.splits.test)
         if protocol == "rolling":
-            known_at = spec.known_at(time)
-            told = [
-                s if spec.type == "regression" else c.probabilities(s)
-                for c, s in zip(checkpoints, own_scores, strict=True)
-            ]
-            sures = [
-                s.knowing(target, own, time, known_at, hint)
-                for s, own, hint in zip(sures, told, hints, strict=True)
-            ]
-        as_of = time if protocol == "rolling" else np.minimum(time, task.splits.test)
-        said = say(checkpoints, sures, own_scores, hints, as_of, nominal)
+            as_of, known_at = time, spec.known_at(time)
+            told = zip(sures, checkpoints, every, hints, strict=True)
+            sures = [one.knowing(target, c.probabilities(x), time, known_at, h) for one, c, x, h in told]
+        said = say(checkpoints, sures, every, hints, as_of, nominal)
         sure = judge(spec.type, said, target, scores[model], time, task.seeds(split).node, abstain)
     train = np.asarray(task.seeds("train").target) if task.spec.type == "regression" else None
     rows = tuple(

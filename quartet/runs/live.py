@@ -124,7 +124,7 @@ class LiveModel:
             findings += drift_finding(record.name, table.name, self._drifted(rows, times, logits))
         said: Said | None = None
         words, quality = asked.headline, self.quality
-        if sures := self._known_sures(int(times.min(initial=NEVER)), listener):
+        if sures := self._known_sures(int(times.min()) if len(times) else STATIC, listener):
             own = [member.scores(x) for member, x in zip(self.members, logits, strict=True)]
             said = say(self.members, sures, own, [hints for _, hints in answers], times, nominal)
         else:
@@ -173,13 +173,9 @@ class LiveModel:
             cases = cases.select(np.isin(np.arange(len(cases)), some))
             for number, member in enumerate(self.members if len(cases) else ()):
                 logits, hints = self._answers(number, cases.node, cases.time, listener)
-                scores = member.scores(logits)
-                if record.type != "regression":
-                    scores = member.probabilities(scores)
+                told, target = member.probabilities(member.scores(logits)), np.asarray(cases.target)
                 known = record.spec.known_at(cases.time)
-                sures[number] = sures[number].knowing(
-                    np.asarray(cases.target), scores, cases.time, known, hints
-                )
+                sures[number] = sures[number].knowing(target, told, cases.time, known, hints)
             self._sures = {upto: sures}
         return self._sures[upto]
 

@@ -241,11 +241,10 @@ def _sure(checkpoint: Checkpoint, data: TrainingData, logits: np.ndarray, each: 
     floor = (
         0.0 if getattr(data.output, "low", -1.0) >= 0 else -np.inf
     )  # amounts and counts are never negative
-    if spec.type != "regression":
-        scores = checkpoint.probabilities(scores)
     hints = checkpoint.hints([checkpoint.scores(own) for own in each])
     known_at = spec.known_at(seeds.time)
-    return Sure.fit(spec.type, data.labels("val"), scores, known_at, seeds.time, seeds.node, hints, floor)
+    told = checkpoint.probabilities(scores)
+    return Sure.fit(spec.type, data.labels("val"), told, known_at, seeds.time, seeds.node, hints, floor)
 
 
 def _asked(task: Task, split: Split) -> tuple[Table, np.ndarray, np.ndarray]:

@@ -10,7 +10,7 @@
     print(model.evaluate())                         # beside rules that need no model, with intervals
 
     live = model.on(db)                             # graph and features once
-    live.predict(["c17", "c42"], at="2024-06-01")   # a table: key, name, time, score, calibrated
+    live.predict(["c17", "c42"], at="2024-06-01")   # a table: key, name, time, score, calibrated, set
     live.explain(["c17"], at="2024-06-01")          # why: parts, cells, rows, known cases (docs/explain.md)
     model = q.load("runs/latest")
 

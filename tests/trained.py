@@ -139,8 +139,9 @@ def asked_again(
 
 
 def plain(scores: Predictions) -> pa.Table:
+    """Predictions without what a run does not keep: names, and how sure they are by what is known then."""
     table = scores.to_arrow()
-    return table.drop_columns(["name"]) if "name" in table.column_names else table
+    return table.drop_columns([n for n in ("name", "low", "high", "set") if n in table.column_names])
 
 
 Tables = dict[str, pa.Table]

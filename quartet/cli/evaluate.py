@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from quartet.cli.options import DeviceName, Json, ProtocolName, SchemaFile
+from quartet.cli.options import Abstain, Coverage, DeviceName, Json, ProtocolName, SchemaFile
 
 
 def evaluate(
@@ -24,6 +24,8 @@ def evaluate(
     schema: SchemaFile = None,
     split: Annotated[Literal["val", "test"], typer.Option(help="Which rows to judge by.")] = "test",
     protocol: ProtocolName = None,
+    coverage: Coverage = None,
+    abstain: Abstain = 0.0,
     device: DeviceName = "auto",
     json: Json = False,
 ) -> None:
@@ -36,7 +38,9 @@ def evaluate(
 
     model = load(*runs)
     task = model.record.reopen(model.record.open(source, schema))
-    evaluation = model.evaluate(task, split=split, protocol=protocol, device=device)
+    evaluation = model.evaluate(
+        task, split=split, protocol=protocol, coverage=coverage, abstain=abstain, device=device
+    )
     if json:
         from json import dumps
 

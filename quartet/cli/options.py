@@ -58,6 +58,13 @@ DropEarly = Annotated[
     bool,
     typer.Option(help="Leave out seeds whose entity is newer than the asked time, instead of failing."),
 ]
+Coverage = Annotated[
+    float | None,
+    typer.Option(help="How often intervals (`low`, `high`) or sets of classes are to hold (default: 0.9)."),
+]
+Abstain = Annotated[
+    float, typer.Option(metavar="SHARE", help="Leave out so many of the least sure predictions, e.g. 0.1.")
+]
 PastLabels = Annotated[
     bool,
     typer.Option("--past-labels", help="Let the model see labels that are already known, as rows of the database."),

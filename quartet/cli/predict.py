@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from quartet.cli.options import DeviceName, SchemaFile, Source, Threads
+from quartet.cli.options import Abstain, Coverage, DeviceName, SchemaFile, Source, Threads
 from quartet.errors import UsageError
 
 
@@ -55,6 +55,8 @@ def predict(
             "`postgresql://user@host/db#scores`. Rows of the same model and time are replaced.",
         ),
     ] = None,
+    coverage: Coverage = None,
+    abstain: Abstain = 0.0,
     device: DeviceName = "auto",
     threads: Threads = None,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show every finding by itself.")] = False,
@@ -82,7 +84,7 @@ def predict(
     known = None if labels is None else read_labels(labels)
     trained = load(model, *(also or ()))
     live = trained.on(trained.record.open(source, schema), labels=known, device=device)
-    scores = live.predict(_entities(entities), at, everyone=everyone)
+    scores = live.predict(_entities(entities), at, everyone=everyone, coverage=coverage, abstain=abstain)
     if write is None or out is None:
         console().print(scores.grid(top or 10))
         return

@@ -155,6 +155,11 @@ def macro_f1(target: _Array, score: _Array, weight: _Floats | None = None) -> fl
     return float((2 * both[occurs] / either[occurs]).mean())
 
 
+def top_calibration_error(target: _Array, score: _Array, weight: _Floats | None = None) -> float:
+    """The calibration error of the class with the highest score: how often it came, beside the score it was given."""
+    return calibration_error((score.argmax(axis=1) == target).astype(np.int64), score.max(axis=1), weight)
+
+
 def _mean(values: _Array, weight: _Floats | None) -> float:
     return float(np.average(values, weights=weight))
 
@@ -173,7 +178,12 @@ _METRICS: dict[TaskType, dict[str, _Metric]] = {
         "calibration_error": calibration_error,
     },
     "regression": {"mae": mae, "rmse": rmse, "r2": r2},
-    "multiclass_classification": {"accuracy": accuracy, "macro_f1": macro_f1, "log_loss": log_loss},
+    "multiclass_classification": {
+        "accuracy": accuracy,
+        "macro_f1": macro_f1,
+        "log_loss": log_loss,
+        "calibration_error": top_calibration_error,
+    },
 }
 _HIGHER_IS_BETTER = {"roc_auc", "average_precision", "r2", "accuracy", "macro_f1"}
 

@@ -55,6 +55,7 @@ class Trees:
     target: TreeTarget | None = None  # what trees of a regression were fitted to; None: standardised values
     before: str = ""  # as validation has chosen them, where they are fitted again; not kept
     members: ClassVar[tuple[Member, ...]] = ()
+    weights: ClassVar[tuple[float, ...]] = ()
 
     @classmethod
     def fit(

@@ -82,6 +82,12 @@ def limits(model: TrainedModel, evaluation: Evaluation, findings: Iterable[Findi
         if abs(said - came) > _GAP:
             way = "low" if said < came else "high"
             told.append(f"Scores ran too {way}: {said:.0%} were predicted on average, {came:.0%} came true.")
+    if sure := evaluation.sure:
+        least = min(sure.windows, key=lambda window: window.coverage)
+        told.append(
+            f"What was to hold in {sure.nominal:.0%} of cases held in {sure.coverage.value:.1%} on test, "
+            f"and in {least.coverage:.0%} of those from {least.since} on, when it was least."
+        )
     if model.members[0][0].calibration is not None:
         told.append("Probabilities were calibrated on validation; where the world changes, they drift first.")
     told.append("It tells what is likely, not what would happen if something were changed.")

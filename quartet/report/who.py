@@ -15,6 +15,7 @@ from quartet.runs import LiveModel, Predictions
 _MOST_ROWS = 1000
 _EXPLAINED = 10
 _HEADS = {"calibrated": "Probability", "name": "Name", "predicted": "Predicted"}
+_HEADS |= {"low": "At least", "high": "At most", "set": "Likely"}
 
 
 def explanations(
@@ -49,11 +50,13 @@ def who_part(predictions: Predictions, told: Sequence[Explanation]) -> dict[str,
         "columns": [(name, name in numeric, heads.get(name, name.removeprefix("score_"))) for name in names],
         "rows": rows,
         "largest": [
-            max((abs(x) for x in table[name].to_pylist()), default=0.0) if name in numeric else 0.0
+            max((abs(x) for x in table[name].to_pylist() if x is not None), default=0.0)
+            if name in numeric
+            else 0.0
             for name in names
         ],
         "is_ranked": "score" in names,
-        "has_probability": "calibrated" in names,
+        "has_probability": {"calibrated", "score"} <= set(names),
         "shared": _shared(told),
         "has_reasons": any(row["reasons"] for row in rows),
         "num_all": len(predictions),

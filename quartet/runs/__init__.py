@@ -8,12 +8,14 @@ from quartet.runs.model import Ensemble, TrainedModel, fit, load
 from quartet.runs.predictions import Predictions, prediction_writer, question
 from quartet.runs.run import Run
 from quartet.runs.show import JsonTraining, ProgressView, TrainingView
+from quartet.runs.sure import Judged
 
 __all__ = [
     "Checkpoint",
     "Ensemble",
     "Evaluation",
     "JsonTraining",
+    "Judged",
     "LeakReport",
     "LiveModel",
     "Predictions",

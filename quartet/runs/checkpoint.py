@@ -4,6 +4,7 @@
     features.json          statistics of the features; those in arrays are in
     features.safetensors
     drift.json             how some columns were distributed in training
+    sure.safetensors       how far predictions of validation were off, and when that was known
     weights.safetensors …  what the model itself writes: weights, or trees
     checksums.json         SHA-256 of each of the others
 
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -24,7 +26,7 @@ from safetensors.numpy import load_file, save_file
 
 from quartet.config import Recipe
 from quartet.errors import IntegrityError, UsageError
-from quartet.evaluation import Calibration
+from quartet.evaluation import Calibration, Sure, Temperature, disagreement
 from quartet.features import FeatureStatistics
 from quartet.machine import check_checksums, intact, new_folder, write_checksums
 from quartet.registry import model_row
@@ -34,6 +36,7 @@ from quartet.training import Model, Output, output_from_dict, output_to_dict
 
 _VERSION = 2
 _MODEL, _STATISTICS, _ARRAYS, _DRIFT = "model.json", "features.json", "features.safetensors", "drift.json"
+_SURE, DISAGREEMENT = "sure.safetensors", "disagreement"
 _AGAIN = "train again, or copy it again"
 
 
@@ -48,8 +51,9 @@ class Checkpoint:
     task: TaskRecord
     best_epoch: int
     validation: float  # the task's main metric, by which the model was selected
-    calibration: Calibration | None = None
+    calibration: Calibration | Temperature | None = None
     drift: Drift | None = None
+    sure: Sure | None = None
 
     @cached_property
     def features_key(self) -> str:
@@ -78,6 +82,22 @@ class Checkpoint:
             )
         return scores
 
+    def probabilities(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Returns the (S, classes) probabilities of scores, calibrated where the model can; numbers as they are."""
+        if self.task.type == "regression":
+            return scores
+        if self.calibration is not None:
+            return self.calibration.probabilities(scores)
+        return np.stack([1 - scores, scores], 1) if scores.ndim == 1 else scores
+
+    def hints(
+        self, scores: Sequence[NDArray[np.float64]], weights: Sequence[float] | None = None
+    ) -> dict[str, NDArray[np.float64]]:
+        """Returns what besides a number tells how sure it is: how far the members of a portfolio lie apart."""
+        if self.task.type != "regression" or len(self.model.members) < 2:
+            return {}
+        return {DISAGREEMENT: disagreement(scores, self.model.weights if weights is None else weights)}
+
     def save(self, folder: Path) -> None:
         """Writes the model; a reader sees the old one or the whole new one."""
         about = {
@@ -88,6 +108,7 @@ class Checkpoint:
             "best_epoch": self.best_epoch,
             "validation": self.validation,
             "calibration": asdict(self.calibration) if self.calibration else None,
+            "sure": self.sure.by if self.sure else None,
         }
         with new_folder(folder) as fresh:
             (fresh / _MODEL).write_text(json.dumps(about, indent=1), encoding="utf-8")
@@ -95,6 +116,8 @@ class Checkpoint:
             save_file(dict(self.statistics.arrays), fresh / _ARRAYS)
             if self.drift is not None:
                 (fresh / _DRIFT).write_text(json.dumps(self.drift.to_dict()), encoding="utf-8")
+            if self.sure is not None:
+                save_file(self.sure.to_arrays(), fresh / _SURE)
             self.model.save(fresh)
             write_checksums(fresh)
 
@@ -137,6 +160,11 @@ class Checkpoint:
             TaskRecord.from_dict(about["task"]),
             about["best_epoch"],
             about["validation"],
-            Calibration(**calibration) if calibration else None,
+            (Temperature if "temperature" in calibration else Calibration)(**calibration)
+            if calibration
+            else None,
             Drift.from_dict(json.loads(drift.read_text(encoding="utf-8"))) if drift.is_file() else None,
+            Sure.from_arrays(about["task"]["spec"]["type"], about["sure"], load_file(folder / _SURE))
+            if about.get("sure")
+            else None,
         )

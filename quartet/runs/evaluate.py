@@ -36,6 +36,7 @@ from quartet.machine import intact
 from quartet.runs.checkpoint import Checkpoint
 from quartet.runs.run import Run, member_logits
 from quartet.runs.show import evaluation_grid
+from quartet.runs.sure import Judged, check_shares, judge, say, sures_of
 from quartet.tasks import Split, Task, tell_alone
 from quartet.training import View
 
@@ -61,7 +62,8 @@ class Evaluation:
     """The predictions of a model on one split, under one protocol, with rules beside them. Prints as a table.
 
     `bins` are predictions of like size, `hits` what came true among the highest (of yes or no), `misses` how far off
-    values were (of a number), and `confusion` which classes were taken for which.
+    values were (of a number), and `confusion` which classes were taken for which. `sure` tells how often intervals or
+    sets held on test.
     """
 
     task: str
@@ -74,6 +76,7 @@ class Evaluation:
     hits: tuple[Hits, ...] = ()
     misses: tuple[Miss, ...] = ()
     confusion: tuple[tuple[int, ...], ...] = ()
+    sure: Judged | None = None
 
     def __str__(self) -> str:
         return rendered(self.grid())
@@ -84,7 +87,8 @@ class Evaluation:
         """Returns the figures of the model, of its members if these are wanted, and of the rules."""
         title = f"{self.task}, {self.split} ({self.protocol}), {self.num_rows:,} rows"
         shown = [row for row in self.rows if members or not row.name.startswith(_MEMBER)]
-        return evaluation_grid(title, [(row.name, row.measures) for row in shown], self.warnings)
+        told = list(self.sure.lines("intervals" if self.misses else "sets")) if self.sure else []
+        return evaluation_grid(title, [(row.name, row.measures) for row in shown], self.warnings, told)
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -96,8 +100,11 @@ class Evaluation:
             EvaluationRow(row["name"], {name: Measure(**told) for name, told in row["measures"].items()})
             for row in content["rows"]
         )
-        parts = {name: tuple(kind(**told) for told in content.get(name, ())) for name, kind in _PARTS.items()}
+        parts: dict[str, Any] = {
+            name: tuple(kind(**told) for told in content.get(name, ())) for name, kind in _PARTS.items()
+        }
         table = tuple(map(tuple, content.get("confusion", ())))
+        parts["sure"] = Judged.from_dict(content["sure"]) if content.get("sure") else None
         return Evaluation(
             **{**content, "rows": rows, "warnings": tuple(content["warnings"]), "confusion": table, **parts}
         )
@@ -152,12 +159,18 @@ def evaluate(
     protocol: Protocol | None = None,
     with_rules: bool = True,
     listener: Listener = SILENT,
+    coverage: float | None = None,
+    abstain: float = 0.0,
 ) -> Evaluation:
     """Returns how good the mean of some models' scores is, with each of them and every rule beside it.
 
     The protocol is that of the first unless one is given. Scores are those that a run kept or, under another protocol
-    than it was trained with, live ones.
+    than it was trained with, live ones. Intervals and sets are judged on test: validation is what they rest on. Under
+    the rolling protocol a label of test counts for those that are asked once its window has closed.
     """
+    nominal = check_shares(coverage, abstain)
+    checkpoints = [checkpoint for checkpoint, _ in members]
+    sures = sures_of(checkpoints, coverage is not None or abstain > 0) if split == "test" else []
     protocol = task.under(protocol or members[0][0].recipe.protocol).protocol
     names = ", ".join(run.folder.name if run else checkpoint.task.name for checkpoint, run in members)
     labels = task.vault.open(f"evaluate {names}") if split == "test" else task.seeds(split).target
@@ -197,6 +210,18 @@ def evaluate(
         if protocol == "rolling":  # a label of the split itself is known once its window has closed
             rules = [rule.knowing(replace(seeds, target=labels)) for rule in rules]
         scores |= {rule.name: rule.predict(seeds) for rule in rules}
+    sure = None
+    if sures:
+        spec, time = task.spec, task.seeds(split).time
+        every = [whole for whole, _ in found]
+        hints = [c.hints(each) for c, (_, each) in zip(checkpoints, found, strict=True)]
+        as_of = np.minimum(time, task.splits.test)
+        if protocol == "rolling":
+            as_of, known_at = time, spec.known_at(time)
+            told = zip(sures, checkpoints, every, hints, strict=True)
+            sures = [one.knowing(target, c.probabilities(x), time, known_at, h) for one, c, x, h in told]
+        said = say(checkpoints, sures, every, hints, as_of, nominal)
+        sure = judge(spec.type, said, target, scores[model], time, task.seeds(split).node, abstain)
     train = np.asarray(task.seeds("train").target) if task.spec.type == "regression" else None
     rows = tuple(
         EvaluationRow(name, measures(task.spec.type, target, score, entity=seeds.node, train_target=train))
@@ -215,6 +240,7 @@ def evaluate(
         hits=hits(target, own) if kind == "binary_classification" else (),
         misses=misses(target, own) if kind == "regression" else (),
         confusion=confusion(target, own) if kind == "multiclass_classification" else (),
+        sure=sure,
     )
 
 
@@ -280,6 +306,18 @@ def quality(members: Sequence[tuple[Checkpoint, Run | None]]) -> str:
             except (QuartetError, KeyError, TypeError, ValueError):
                 continue  # a file that is not as it was written tells nothing
     return f"On validation the model had {metric} {checkpoint.validation:.4f}; `quartet evaluate` judges it on test"
+
+
+def kept_judgement(members: Sequence[tuple[Checkpoint, Run | None]]) -> Judged | None:
+    """Returns how often what a model says of its sureness held on test, if it was evaluated."""
+    run = members[0][1]
+    if len(members) > 1 or run is None:
+        return None
+    try:
+        kept = [found for found in kept_evaluations(run) if found.split == "test"]
+    except (QuartetError, KeyError, TypeError, ValueError):
+        return None  # a file that is not as it was written tells nothing
+    return kept[0].sure if kept else None
 
 
 def score_on_test(run: Run, task: Task) -> tuple[str, float]:

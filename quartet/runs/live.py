@@ -19,17 +19,20 @@ from numpy.typing import NDArray
 from quartet.causal import visible
 from quartet.database import Database, KeyColumn, Table
 from quartet.errors import TaskError, TimeError, UsageError, examples
+from quartet.evaluation import Sure, surest
 from quartet.features import FeatureTable
-from quartet.findings import Finding
+from quartet.findings import Finding, note
 from quartet.listener import SILENT, Listener
-from quartet.runs.checkpoint import Checkpoint
+from quartet.runs.checkpoint import DISAGREEMENT, Checkpoint
 from quartet.runs.drift import drift_finding, time_findings
 from quartet.runs.predictions import Predictions, headline, prediction_table
+from quartet.runs.sure import Hints, Judged, Said, check_shares, say, sures_of
 from quartet.tasks import EVERYONE, Population, Seeds, early_text, population_at
 from quartet.times import NEVER, STATIC, parse_instant, show_length
 from quartet.training import View
 
 Times = str | int | date | Sequence[str | int | date]
+_MOST_CASES = 2000  # that are scored to know how far off the model was since it was trained
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,6 +58,7 @@ class LiveModel:
         listener: Listener = SILENT,
         quality: str = "",
         name: str = "",
+        judged: Judged | None = None,
     ) -> None:
         if not isinstance(database, Database):
             raise UsageError(
@@ -65,6 +69,8 @@ class LiveModel:
         for member in members:
             database = member.task.with_entities(database)
         self.members, self.database, self.labels, self.listener = tuple(members), database, labels, listener
+        self.judged = judged
+        self._sures: dict[int, list[Sure]] = {}  # by the time up to which labels are known
         self.quality, self.name = quality, name or " + ".join(member.key for member in self.members)
         for member in self.members:
             member.model.to(device)
@@ -89,29 +95,89 @@ class LiveModel:
         listener: Listener | None = None,
         *,
         everyone: bool = False,
+        coverage: float | None = None,
+        abstain: float = 0.0,
     ) -> Predictions:
-        """Returns scores of entities at times.
+        """Returns scores of entities at times, with intervals or sets that hold so often (`coverage`, 0.9).
 
         `entities` are keys of the entity table, by default those whom the task asks about then, found from rows known
         then (`population_at`); with `everyone`, all that are known. `at` is one time, or one for each entity, by
         default the last time of the database. A model with past labels sees those that are known by then: the task's
         SQL or column tells them from the database.
 
+        Intervals and sets rest on validation and on the labels that have become known since, up to that time
+        (docs/sure.md). With `abstain`, such a share of the predictions, the least sure, is left out.
+
         The same question has the same bits. In the company of other entities a score may differ in its last ones:
         matrix kernels round by the shape of a batch.
         """
+        nominal, is_asked = check_shares(coverage, abstain), coverage is not None or abstain > 0
+        sures_of(self.members, is_asked)
         asked, listener = self.asked(entities, at, everyone=everyone), listener or self.listener
         rows, times = asked.rows, asked.times
-        logits = [self.logits(number, rows, times, listener) for number in range(len(self.members))]
+        answers = [self._answers(number, rows, times, listener) for number in range(len(self.members))]
+        logits = [own for own, _ in answers]
         record = self.members[0].task
         table = self.views[0].database[record.entity_table]
         findings = list(asked.findings)
         if asked.is_population:  # others are no sample of those that the task asks about
             findings += drift_finding(record.name, table.name, self._drifted(rows, times, logits))
+        said: Said | None = None
+        words, quality = asked.headline, self.quality
+        if sures := self._known_sures(int(times.min()) if len(times) else STATIC, listener):
+            own = [member.scores(x) for member, x in zip(self.members, logits, strict=True)]
+            said = say(self.members, sures, own, [hints for _, hints in answers], times, nominal)
+        else:
+            text = "the model keeps nothing that tells how sure it is: it is of an earlier version"
+            findings.append(note("C10", record.name, text, fix="train again for intervals and sets"))
         listener.noticed(findings)
-        scores = prediction_table(table, rows, times, self.members, logits)
+        scores = prediction_table(table, rows, times, self.members, logits, said=said)
+        if said is not None and abstain:
+            stay = surest(said.sureness, abstain)
+            scores = scores.filter(pa.array(stay))
+            words += f"; {int((~stay).sum()):,} of {len(stay):,}, the least sure, are left out"
+        if self.judged is not None and is_asked:
+            quality = "; ".join([quality, *self.judged.told(nominal, abstain)])
         length = show_length(record.horizon) if record.horizon else ""
-        return Predictions(scores, asked.headline, self.quality, self.name, length)
+        return Predictions(scores, words, quality, self.name, length)
+
+    def _answers(
+        self, number: int, rows: NDArray[np.int64], times: NDArray[np.int64], listener: Listener
+    ) -> tuple[NDArray[np.float64], Hints]:
+        """Returns the logits of a member, and what else tells how sure it is, if it needs that."""
+        member = self.members[number]
+        if member.sure is None or member.sure.by != DISAGREEMENT:
+            return self.logits(number, rows, times, listener), {}
+        view, model = self.views[number], member.model
+        seeds = Seeds(rows + view.database.offsets[view.entity_table], times, None)
+        pairs = [(own.model, weight) for own, weight in zip(model.members, model.weights, strict=True)]
+        asked = [own.logits(view, seeds, listener) for own, weight in pairs if weight]
+        weights = [weight for _, weight in pairs if weight]
+        logits = np.sum([weight * own for weight, own in zip(weights, asked, strict=True)], axis=0)
+        return logits, member.hints([member.scores(own) for own in asked], weights)
+
+    def _known_sures(self, upto: int, listener: Listener) -> list[Sure]:
+        """Returns what is known at a time of how far off each member was: on validation, and since test began.
+
+        It is the first of all that are asked, so that nothing later has a part in what is said of any.
+        """
+        sures, record = sures_of(self.members, False), self.members[0].task
+        first = max(member.task.test_timestamp for member in self.members)
+        if not sures or not visible(np.array(record.spec.known_at(first)), upto):
+            return sures
+        if upto not in self._sures:
+            cases = record.known_cases(self.database, upto, self.labels)
+            known_at = self.database[record.entity_table].known_at
+            cases = cases.select((cases.time >= first) & visible(known_at[cases.node], cases.time))
+            some = np.linspace(0, max(0, len(cases) - 1), _MOST_CASES).astype(np.int64)
+            cases = cases.select(np.isin(np.arange(len(cases)), some))
+            for number, member in enumerate(self.members if len(cases) else ()):
+                logits, hints = self._answers(number, cases.node, cases.time, listener)
+                told, target = member.probabilities(member.scores(logits)), np.asarray(cases.target)
+                known = record.spec.known_at(cases.time)
+                sures[number] = sures[number].knowing(target, told, cases.time, known, hints)
+            self._sures = {upto: sures}
+        return self._sures[upto]
 
     def explain(self, entities: Sequence[Any] | None = None, at: Times | None = None, **options: Any) -> Any:
         """Returns why entities have their scores, as `Explanations`: parts, cells and aggregates, rows, look-alikes.

@@ -22,7 +22,7 @@ from quartet.listener import Listener
 from quartet.machine import Processes, all_processes, as_path, choose_device, found_again, use_threads
 from quartet.registry import MODELS, model_row
 from quartet.runs.checkpoint import Checkpoint
-from quartet.runs.evaluate import Evaluation, evaluate, quality
+from quartet.runs.evaluate import Evaluation, evaluate, kept_judgement, quality
 from quartet.runs.live import LiveModel
 from quartet.runs.run import Run, latest_followed
 from quartet.runs.show import ProgressView, TrainingView
@@ -104,11 +104,15 @@ class TrainedModel:
         split: Split = "test",
         protocol: Protocol | None = None,
         rules: bool = True,
+        coverage: float | None = None,
+        abstain: float = 0.0,
         device: str = "auto",
         listener: Listener | None = None,
     ) -> Evaluation:
         """Returns how good the model is on a split, with intervals, beside rules that need no model.
 
+        On test it also tells how often intervals and sets held that should hold so often (`coverage`, 0.9), and how
+        good predictions are without such a share of the least sure (`abstain`): docs/sure.md.
         `task` is needed only where the database cannot be found again, such as one that was made of data frames.
         """
         task = self.task if task is None else task
@@ -126,7 +130,7 @@ class TrainedModel:
             checkpoint.task.check_same(TaskRecord.of(task), run.folder if run else "the model")
         for checkpoint, _ in self.members:
             checkpoint.model.to(choose_device(device))
-        evaluation = evaluate(self.members, task, split, protocol, rules, listener)
+        evaluation = evaluate(self.members, task, split, protocol, rules, listener, coverage, abstain)
         if len(self.members) == 1 and self.members[0][1] is not None:
             evaluation.keep(self.run)  # what several have found together belongs to none of them
         return evaluation
@@ -156,6 +160,7 @@ class TrainedModel:
             listener or ProgressView(),
             quality(self.members),
             name,
+            kept_judgement(self.members),
         )
 
     def report(

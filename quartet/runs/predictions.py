@@ -15,16 +15,27 @@ from rich.console import Group, RenderableType
 from quartet.database import DatabaseTable, Table
 from quartet.drawing import cell, rendered
 from quartet.errors import UsageError
+from quartet.evaluation import Calibration
 from quartet.machine import as_path, new_file
 from quartet.runs.checkpoint import Checkpoint
 from quartet.runs.show import predictions_grid
+from quartet.runs.sure import Said
 from quartet.tasks import TaskSpec
 from quartet.times import show_instant, show_length, to_arrow
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_OURS = ("name", "time", "predicted", "score", "calibrated")  # and `score_` with a class
+_OURS = (
+    "name",
+    "time",
+    "predicted",
+    "score",
+    "calibrated",
+    "low",
+    "high",
+    "set",
+)  # and `score_` with a class
 _KEPT = ("model", "horizon")  # columns that a table in a database has besides
 _MOST_SHOWN = 10
 _WHAT = {"binary_classification": "probability of ", "multiclass_classification": "class of "}
@@ -146,8 +157,13 @@ def prediction_table(
     members: Sequence[Checkpoint],
     logits: Sequence[NDArray[np.float64]],
     with_names: bool = True,
+    said: Said | None = None,
 ) -> pa.Table:
-    """Returns the mean of the members' scores as a table, with calibrated ones where all members have them."""
+    """Returns the mean of the members' scores as a table, with calibrated ones where all members have them.
+
+    Of several classes `calibrated` is the probability of the predicted one. What is said of how sure they are follows:
+    `low` and `high`, empty where too little is known, or the classes of a `set`.
+    """
     columns = asked_columns(table, rows, times)
     if with_names and table.name_column not in (None, *table.primary_key[:1]):
         key = next(iter(columns))
@@ -155,15 +171,31 @@ def prediction_table(
     pairs = list(zip(members, logits, strict=True))
     scores = _mean([member.scores(numbers) for member, numbers in pairs])
     classes = members[0].task.classes
+    is_calibrated = all(member.calibration is not None for member in members)
+    sure = {} if said is None else _sure_columns(said, classes or (0, 1))
     if classes is not None:
-        columns["predicted"] = pa.array([classes[place] for place in scores.argmax(1)])
-        columns |= {f"score_{c}": pa.array(scores[:, i]) for i, c in enumerate(classes)}
+        top = scores.argmax(1)
+        columns["predicted"] = pa.array([classes[place] for place in top])
+        if is_calibrated:
+            chances = _mean([member.probabilities(member.scores(numbers)) for member, numbers in pairs])
+            columns["calibrated"] = pa.array(chances[np.arange(len(top)), top])
+        columns |= sure | {f"score_{c}": pa.array(scores[:, i]) for i, c in enumerate(classes)}
         return pa.table(columns)
     columns["score"] = pa.array(scores)
-    calibrated = [member.calibration(n[:, 0]) for member, n in pairs if member.calibration is not None]
+    calibrated = [m.calibration(n[:, 0]) for m, n in pairs if isinstance(m.calibration, Calibration)]
     if len(calibrated) == len(pairs):
         columns["calibrated"] = pa.array(_mean(calibrated))
-    return pa.table(columns)
+    return pa.table(columns | sure)
+
+
+def _sure_columns(said: Said, classes: Sequence[Any]) -> dict[str, pa.Array]:
+    if said.ends is not None:
+        bounded = np.isfinite(said.ends)
+        named = zip(("low", "high"), said.ends.T, ~bounded.T, strict=True)
+        return {name: pa.array(ends, mask=lost) for name, ends, lost in named}
+    assert said.held is not None
+    names = np.array([str(name) for name in classes], dtype=object)
+    return {"set": pa.array([f"{{{','.join(names[held])}}}" for held in said.held], pa.string())}
 
 
 def asked_columns(

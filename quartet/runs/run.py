@@ -16,8 +16,9 @@ import os
 import platform
 import shutil
 import time
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,7 @@ from quartet.config import Recipe
 from quartet.database import Table
 from quartet.drawing import curves_svg
 from quartet.errors import UsageError
-from quartet.evaluation import Calibration
+from quartet.evaluation import Calibration, Sure, Temperature
 from quartet.listener import SILENT, Listener
 from quartet.machine import check_checksums, intact, new_file, write_checksums
 from quartet.runs.checkpoint import Checkpoint
@@ -173,13 +174,16 @@ class Run:
         each = {"test": member_logits(model, data.view, data.seeds["test"])}
         each["val"] = fitted.validation or member_logits(model, data.view, data.seeds["val"])
         logits = {split: model.blend(each[split]) for split in splits}
-        calibration = None
+        calibration: Calibration | Temperature | None = None
         if task.spec.type == "binary_classification":
             calibration = Calibration.fit(logits["val"][:, 0], data.labels("val"))
+        elif task.spec.type == "multiclass_classification":
+            calibration = Temperature.fit(data.output.scores(logits["val"]), data.labels("val"))
         checkpoint = Checkpoint(
             model, data.recipe, data.output, data.features.statistics, self.task,
             fitted.best.number, fitted.best.validation, calibration, Drift.of(data, model, logits) if is_done else None,
         )  # fmt: skip
+        checkpoint = replace(checkpoint, sure=_sure(checkpoint, data, logits["val"], each["val"]))
         checkpoint.save(self.model_folder)
         (self.folder / "predictions").mkdir(exist_ok=True)
         for split, numbers in logits.items():
@@ -229,6 +233,18 @@ def member_logits(model: Any, view: View, seeds: Seeds, listener: Listener = SIL
     """Returns the logits of each member of a model, or of the model where it has none."""
     asked = [member.model for member in model.members] or [model]
     return [one.logits(view, seeds, listener) for one in asked]
+
+
+def _sure(checkpoint: Checkpoint, data: TrainingData, logits: np.ndarray, each: Sequence[np.ndarray]) -> Sure:
+    """Returns what validation tells of how sure a model is, by its logits from before it saw these labels."""
+    seeds, spec, scores = data.task.seeds("val"), data.task.spec, checkpoint.scores(logits)
+    floor = (
+        0.0 if getattr(data.output, "low", -1.0) >= 0 else -np.inf
+    )  # amounts and counts are never negative
+    hints = checkpoint.hints([checkpoint.scores(own) for own in each])
+    known_at = spec.known_at(seeds.time)
+    told = checkpoint.probabilities(scores)
+    return Sure.fit(spec.type, data.labels("val"), told, known_at, seeds.time, seeds.node, hints, floor)
 
 
 def _asked(task: Task, split: Split) -> tuple[Table, np.ndarray, np.ndarray]:

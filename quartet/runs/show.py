@@ -189,9 +189,12 @@ def leaderboard_grid(fitted: Fitted, data: TrainingData) -> Grid:
 
 
 def evaluation_grid(
-    title: str, rows: Sequence[tuple[str, Mapping[str, Measure]]], warnings: Sequence[str] = ()
+    title: str,
+    rows: Sequence[tuple[str, Mapping[str, Measure]]],
+    warnings: Sequence[str] = (),
+    lines: Sequence[str] = (),
 ) -> RenderableType:
-    """Returns the model and the rules, each measure with its interval; the best of each in bold; then warnings."""
+    """Returns the model and the rules, each measure with its interval; the best of each in bold; then lines."""
     first = rows[0][1]
     grid = new_grid(title, "", *(f"{m.name} {'↑' if m.higher_is_better else '↓'}" for m in first.values()))
     for name, own in rows:
@@ -203,7 +206,8 @@ def evaluation_grid(
             is_best = bool(known) and own[measure].value == choose(known)
             cells.append(Text(str(own[measure]), style="bold" if is_best else ""))
         grid.add_row(cell(name, "cyan"), *cells)
-    return Group(grid, *(cell(text, "yellow") for text in warnings)) if warnings else grid
+    below = [*(cell(text) for text in lines), *(cell(text, "yellow") for text in warnings)]
+    return Group(grid, *below) if below else grid
 
 
 def predictions_grid(table: pa.Table, num_all: int) -> Grid:

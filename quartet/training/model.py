@@ -80,6 +80,7 @@ class Model(Protocol):
     """Something that learns a task and gives (S, outputs) logits to seeds."""
 
     members: tuple[Member, ...]  # of a portfolio; a model by itself has none
+    weights: tuple[float, ...]  # of these
 
     @property
     def is_refit(self) -> bool:

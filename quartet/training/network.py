@@ -63,6 +63,7 @@ class Network(nn.Module):
 
     readout: Any  # of `models/layers/readout.py`
     members = ()
+    weights = ()
     is_refit = False
     chosen_readout: Mapping[
         str, Tensor

@@ -308,6 +308,9 @@ def test_without_a_terminal_long_epochs_have_a_line_now_and_then(
 
 def test_evaluate_shows_the_rules_and_keeps_what_it_found(model: TrainedModel) -> None:
     title, header, *rows = invoke("evaluate", "runs/latest").splitlines()
+    rows, below = rows[:5], " ".join(rows[5:])
+    assert below.startswith("90% sets held ")
+    assert "by time: " in below
     assert title.strip() == "churn, test (frozen), 38 rows"
     assert header.split()[::2] == ["roc_auc", "average_precision", "log_loss", "brier", "calibration_error"]
     names = ["quartet", "constant", "entity mean", "last 12 labels", "LightGBM on counts"]
@@ -342,7 +345,7 @@ def test_predictions_are_written(home: Path, model: TrainedModel) -> None:
     assert (done.returncode, done.stdout) == (0, "")
     assert "2 scores to new/scores.parquet" in done.stderr.splitlines()[-1].replace(os.sep, "/")
     scores = pq.read_table(home / "new" / "scores.parquet")
-    assert scores.column_names == ["customer", "name", "time", "score", "calibrated"]
+    assert scores.column_names == ["customer", "name", "time", "score", "calibrated", "set"]
     assert scores["customer"].to_pylist() == ["C03", "C07"]
     assert scores["name"].to_pylist() == ["Person Ad", "Person Ah"]
     invoke(
@@ -361,8 +364,8 @@ def test_those_whom_the_task_asks_about_are_shown_the_likeliest_first(model: Tra
         "churned in the 10 days after 2023-10-27, for 35 of 40 customers: those the task asks about"
     )
     assert title.strip() == "35 predictions, the highest 10"
-    assert header.split() == ["customer", "name", "time", "score", "calibrated"]
-    shown = [float(row.split()[-2]) for row in rows]
+    assert header.split() == ["customer", "name", "time", "score", "calibrated", "set"]
+    shown = [float(row.split()[-3]) for row in rows]
     assert len(shown) == 10
     assert shown == sorted(shown, reverse=True)
     assert quality.startswith("On ")

@@ -198,7 +198,8 @@ def test_scores_that_are_no_probabilities_can_be_ranked_alone() -> None:
 
 def test_scores_of_classes_must_add_up() -> None:
     found = measures("multiclass_classification", np.array([0, 1]), np.full((2, 3), 0.5), num_resamples=20)
-    assert undefined(found) == {"log_loss": "n/a (the scores of a row do not add up to 1)"}
+    reason = "n/a (the scores of a row do not add up to 1)"
+    assert undefined(found) == {"log_loss": reason, "calibration_error": reason}
 
 
 @pytest.mark.parametrize("train", [[], [2.0], [2.0, 2.0, 2.0]])
@@ -270,7 +271,7 @@ def test_the_main_metric_comes_first() -> None:
     names = {
         "binary_classification": ["roc_auc", "average_precision", "log_loss", "brier", "calibration_error"],
         "regression": ["mae", "rmse", "r2"],
-        "multiclass_classification": ["accuracy", "macro_f1", "log_loss"],
+        "multiclass_classification": ["accuracy", "macro_f1", "log_loss", "calibration_error"],
     }
     better = {"roc_auc", "average_precision", "r2", "accuracy", "macro_f1"}
     for task_type, expected in names.items():

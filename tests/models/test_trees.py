@@ -60,7 +60,7 @@ def test_there_is_one_epoch_with_the_figures_of_the_kept_scores(
     assert 0 < epoch.loss < 2
     assert {path.name for path in model.run.model_folder.iterdir()} == {
         "model.json", "trees.txt", "trees.json", "features.json", "features.safetensors", "drift.json",
-        "checksums.json",
+        "sure.safetensors", "checksums.json",
     }  # fmt: skip
 
 

@@ -60,7 +60,9 @@ def test_scores_are_the_means_of_the_members_scores(
     each = [model.on(database, listener=Heard()).predict(at=AT).table for model in models]
     for ensemble in (Ensemble(*models), load(*folders), Ensemble(folders[0], *models[1:])):
         table = ensemble.on(database, listener=Heard()).predict(at=AT).table
-        assert table.column_names == ["customer", "time", "score", "calibrated"] == each[0].column_names
+        assert (
+            table.column_names == ["customer", "time", "score", "calibrated", "set"] == each[0].column_names
+        )
         for name in ("customer", "time"):
             assert table[name] == each[0][name]
         for name in ("score", "calibrated"):

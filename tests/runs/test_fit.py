@@ -180,7 +180,7 @@ def test_numbers_and_classes_go_the_whole_way(kind: str, tmp_path: Path) -> None
     else:
         classes = ["more", "none", "one"]
         names = [f"score_{name}" for name in classes]
-        assert kept.column_names == ["customer", "time", "predicted", *names]
+        assert kept.column_names == ["customer", "time", "predicted", "calibrated", *names]
         scores = np.stack([np.asarray(kept[name]) for name in names], 1)
         assert scores.sum(1) == pytest.approx(1)
         assert kept["predicted"].to_pylist() == [classes[place] for place in scores.argmax(1)]

@@ -70,7 +70,7 @@ def test_ten_lines_from_frames_to_predictions(
     live = model.on(db, listener=Heard())
     scores = live.predict(["C17", "C30"], at="2023-10-01")
     table = scores.to_pandas()
-    assert list(table.columns) == ["customer", "name", "time", "score", "calibrated"]
+    assert list(table.columns) == ["customer", "name", "time", "score", "calibrated", "set"]
     assert list(table["customer"]) == ["C17", "C30"]
     assert list(table["name"]) == ["Person Ar", "Person Be"]
     assert set(table["time"]) == {pd.Timestamp("2023-10-01")}

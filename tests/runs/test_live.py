@@ -213,7 +213,7 @@ def test_many_seeds_are_asked_some_at_a_time_with_the_same_bits(
 
 def test_keys_come_with_names_where_the_table_has_them(model: TrainedModel, shop: Database) -> None:
     scores = model.on(shop, listener=Heard()).predict(["C03", "C30"], AT)
-    assert scores.table.column_names == ["customer", "name", "time", "score", "calibrated"]
+    assert scores.table.column_names == ["customer", "name", "time", "score", "calibrated", "set"]
     assert scores.table["name"].to_pylist() == ["Person Ad", "Person Be"]
     frame = scores.to_pandas()
     assert list(frame["customer"]) == ["C03", "C30"]

@@ -1,9 +1,19 @@
 """How predictions are judged: metrics, calibration, and the rules that stand beside a model."""
 
 from quartet.evaluation.blend import blend_weights
-from quartet.evaluation.boosting import MOST_TREES, PATIENCE, column_settings, task_settings
+from quartet.evaluation.boosting import MOST_TREES, PATIENCE, column_settings, grow_labels, task_settings
 from quartet.evaluation.calibration import Calibration
-from quartet.evaluation.hits import Hits, Miss, confusion, difference, hits, misses
+from quartet.evaluation.hits import (
+    Hits,
+    LabelFigures,
+    Miss,
+    best_thresholds,
+    confusion,
+    difference,
+    hits,
+    label_figures,
+    misses,
+)
 from quartet.evaluation.metrics import (
     Measure,
     calibration_bins,
@@ -21,8 +31,10 @@ __all__ = [
     "PATIENCE",
     "Calibration",
     "Hits",
+    "LabelFigures",
     "Measure",
     "Miss",
+    "best_thresholds",
     "blend_weights",
     "calibration_bins",
     "check_selectable",
@@ -30,8 +42,10 @@ __all__ = [
     "confusion",
     "difference",
     "fit_rules",
+    "grow_labels",
     "higher_is_better",
     "hits",
+    "label_figures",
     "main_metric",
     "measures",
     "misses",

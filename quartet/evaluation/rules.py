@@ -16,7 +16,14 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from quartet.evaluation.boosting import MOST_TREES, PATIENCE, SETTINGS, task_settings
+from quartet.evaluation.boosting import (
+    MOST_TREES,
+    PATIENCE,
+    SETTINGS,
+    LabelBooster,
+    grow_labels,
+    task_settings,
+)
 from quartet.evaluation.metrics import check_selectable, higher_is_better, main_metric, selection_value
 from quartet.features import FeatureTable, SeedColumns, Timeline
 from quartet.tasks import Seeds, Task
@@ -51,16 +58,17 @@ class Constant:
     """The same score for every seed: the share of positives or of each class, or the median."""
 
     score: _Floats  # (1,), or (C,) where each of C classes has a score
+    has_classes: bool = False
     name: ClassVar[str] = "constant"
 
     @staticmethod
     def fit(task: Task) -> Constant:
         labels = _target_columns(task, task.seeds("train"))
-        middle = np.median if task.spec.type == "regression" else np.mean
-        return Constant(np.asarray(middle(labels, axis=0), dtype=np.float64))
+        middle = np.median if task.spec.facts.is_number else np.mean
+        return Constant(np.asarray(middle(labels, axis=0), dtype=np.float64), task.classes is not None)
 
     def predict(self, seeds: Seeds) -> _Floats:
-        return _scores(np.tile(self.score, (len(seeds), 1)))
+        return _scores(np.tile(self.score, (len(seeds), 1)), self.has_classes)
 
     def knowing(self, labels: Seeds) -> Constant:  # noqa: ARG002 (it is fitted to train alone)
         return self
@@ -83,6 +91,7 @@ class PastLabels:
     def of(
         name: str, task: Task, known: Seeds, most: int | None, num_pseudo: float, prior: _Floats
     ) -> PastLabels:
+        known = _learnable(task, known)
         timeline = Timeline.of(known.node, task.spec.known_at(known.time))
         labels = _target_columns(task, known)[timeline.order]
         return PastLabels(name, task, known, most, num_pseudo, prior, timeline, labels)
@@ -92,7 +101,8 @@ class PastLabels:
         begin = begin if self.most is None else np.maximum(begin, end - self.most)
         weight = (end - begin + self.num_pseudo)[:, None]
         total = _range_sums(self.labels, begin, end) + self.num_pseudo * self.prior
-        return _scores(np.where(weight, total / np.where(weight, weight, 1.0), self.prior))
+        mean = np.where(weight, total / np.where(weight, weight, 1.0), self.prior)
+        return _scores(mean, self.task.classes is not None)
 
     def knowing(self, labels: Seeds) -> PastLabels:
         if self.task.past_labels:  # it has all of them already
@@ -134,30 +144,47 @@ class CountTrees:
         train, val = task.seeds("train"), task.seeds("val")
         check_selectable(task.spec.type, np.asarray(val.target))
         codes = range(len(columns.features.layout.categories))
-        data = lightgbm.Dataset(columns.matrix(train), train.target, categorical_feature=list(codes))
+        settings = SETTINGS | task_settings(task.spec.type, len(task.classes or ())) | {"seed": rng_seed}
+        train, val = _learnable(task, train), _learnable(task, val)
+        rows = [(columns.matrix(seeds), np.asarray(seeds.target)) for seeds in (train, val)]
+        if rows[0][1].ndim > 1:
+            return CountTrees(columns, grow_labels(settings, rows[0], rows[1], codes))
+        data = lightgbm.Dataset(*rows[0], categorical_feature=list(codes))
         booster = lightgbm.train(
-            SETTINGS | task_settings(task.spec.type, len(task.classes or ())) | {"seed": rng_seed},
+            settings,
             data,
             MOST_TREES,
-            valid_sets=[data.create_valid(columns.matrix(val), val.target)],
+            valid_sets=[data.create_valid(*rows[1])],
             callbacks=[lightgbm.early_stopping(PATIENCE, verbose=False)],
         )
         return CountTrees(columns, booster)
 
     def predict(self, seeds: Seeds) -> _Floats:
-        return np.asarray(self.booster.predict(self.columns.matrix(seeds), num_threads=1))
+        matrix = self.columns.matrix(seeds)
+        if isinstance(self.booster, LabelBooster):
+            logit = self.booster.logits(matrix)
+            return np.asarray(1 / (1 + np.exp(-logit)))
+        return np.asarray(self.booster.predict(matrix, num_threads=1))
 
     def knowing(self, labels: Seeds) -> CountTrees:  # noqa: ARG002 (it reads no labels)
         return self
 
 
 def _target_columns(task: Task, seeds: Seeds) -> _Floats:
-    """Returns the targets as one column, or for a multiclass task as one column of 0 and 1 for each class."""
+    """Returns the targets as one column, or of classes as one column of 0 and 1 for each."""
     main_metric(task.spec.type)  # an error where targets are no numbers
     target = np.asarray(seeds.target)
     if task.classes is None:
         return target[:, None].astype(np.float64)
-    return np.asarray(np.eye(len(task.classes))[target])
+    return target.astype(np.float64) if target.ndim > 1 else np.asarray(np.eye(len(task.classes))[target])
+
+
+def _learnable(task: Task, seeds: Seeds) -> Seeds:
+    """Returns seeds without what nothing can be learned from: classes that training does not have."""
+    target, num = np.asarray(seeds.target), len(task.classes or ())
+    if task.classes is None:
+        return seeds
+    return replace(seeds, target=target[:, :num]) if target.ndim > 1 else seeds.select(target < num)
 
 
 def _range_sums(values: _Floats, begin: NDArray[np.int64], end: NDArray[np.int64]) -> _Floats:
@@ -174,6 +201,6 @@ def _range_sums(values: _Floats, begin: NDArray[np.int64], end: NDArray[np.int64
     return sums
 
 
-def _scores(columns: _Floats) -> _Floats:
+def _scores(columns: _Floats, has_classes: bool) -> _Floats:
     """Returns scores as metrics take them: (S,), or (S, C) for C classes."""
-    return columns[:, 0] if columns.shape[1] == 1 else columns
+    return columns if has_classes else columns[:, 0]

@@ -22,6 +22,7 @@ from quartet.evaluation import (
     MOST_TREES,
     PATIENCE,
     column_settings,
+    grow_labels,
     higher_is_better,
     selection_value,
     task_settings,
@@ -30,7 +31,7 @@ from quartet.features import CODE
 from quartet.listener import SILENT, Listener
 from quartet.machine import ALONE, Processes
 from quartet.models.tree_target import TreeTarget
-from quartet.models.tree_text import checked_text, leading_columns
+from quartet.models.tree_text import checked_text, joined_labels, leading_columns
 from quartet.tasks import SPLITS, Seeds, Split
 from quartet.training import Epoch, Fitted, Member, Output, RegressionOutput, TrainingData, View, duration
 
@@ -86,7 +87,7 @@ class Trees:
         if listener.should_stop():  # the trial may have ended early
             return None
         if should_refit:
-            again = boosting.grow(train + val, rounds=model.num_rounds)
+            again = boosting.grow(train + val, rounds=model.rounds)
             model = replace(model, text=again, is_refit=True, before=model.text)
             chosen += ", fitted again to train and validation"
         seconds = time.perf_counter() - boosting.begin
@@ -162,6 +163,14 @@ class Trees:
         """Returns how often trees were added: one a round, or one for each class."""
         return self.num_trees // self.num_outputs
 
+    @property
+    def rounds(self) -> NDArray[np.int64]:
+        """Returns how many rounds each output has; those of labels end on their own."""
+        leaves = np.array(self._leaves).reshape(-1, self.num_outputs)
+        last = np.where(leaves > 1, np.arange(1, len(leaves) + 1)[:, None], 1).max(0)
+        last[last.argmax()] = len(leaves)
+        return np.asarray(last)
+
     @cached_property
     def gains(self) -> dict[str, float]:
         """Returns what splits by each column gained, as a part of all that was gained.
@@ -216,6 +225,10 @@ class _Rows:
         matrix = np.concatenate([self.matrix, other.matrix])
         return _Rows(matrix, np.concatenate([self.labels, other.labels]), start)
 
+    def learnable(self, num_classes: int) -> _Rows:
+        """Returns the rows from which something can be learned: not those of classes that training does not have."""
+        return self if (self.labels < num_classes).all() else self[self.labels < num_classes]
+
 
 @dataclass
 class _Boosting:
@@ -254,7 +267,7 @@ class _Boosting:
             return _Rows(matrix, self.target.learned(labels), start)
         if isinstance(output, RegressionOutput):
             labels = (labels - output.median) / output.spread
-        return _Rows(matrix, labels)
+        return _Rows(matrix, labels[:, : output.num_outputs] if labels.ndim > 1 else labels)
 
     @property
     def is_over(self) -> bool:
@@ -274,7 +287,7 @@ class _Boosting:
         self,
         train: _Rows,
         stop: _Rows | None = None,
-        rounds: int = MOST_TREES,
+        rounds: NDArray[np.int64] | None = None,
         must_stop: Callable[[], bool] = lambda: False,
     ) -> str:
         """Returns trees as text: so many rounds of them, or those that are best for the rows that stop them."""
@@ -287,17 +300,26 @@ class _Boosting:
         ) | {"seed": recipe.rng_seed, **task_settings(kind, num_outputs)}
         settings["learning_rate"] *= self.haste
         codes = [place for place, name in enumerate(names) if name.endswith(CODE)]
+        most = MOST_TREES if rounds is None else int(rounds.max())
+        if train.labels.ndim > 1:
+            stops = None if stop is None else (stop.matrix, stop.labels)
+            grown = grow_labels(settings, (train.matrix, train.labels), stops, codes, most, must_stop)
+            own = grown.rounds if rounds is None else rounds
+            return joined_labels(grown.booster.model_to_string(), grown.base, own, len(names))
+        if data.task.spec.facts.has_classes:
+            train = train.learnable(num_outputs)
+            stop = None if stop is None else stop.learnable(num_outputs)
         dataset = lightgbm.Dataset(
             train.matrix, train.labels, init_score=train.start, categorical_feature=codes, params=settings
         )
         if stop is None:
-            text = lightgbm.train(settings, dataset, rounds).model_to_string()
+            text = lightgbm.train(settings, dataset, most).model_to_string()
         else:
             watch = _Watch(must_stop, lightgbm.callback.EarlyStopException, self.hasten)
             booster = lightgbm.train(
                 settings,
                 dataset,
-                rounds,
+                most,
                 valid_sets=[dataset.create_valid(stop.matrix, stop.labels, init_score=stop.start)],
                 callbacks=[lightgbm.early_stopping(PATIENCE, verbose=False), watch],
             )
@@ -323,7 +345,7 @@ class _Boosting:
         before, after = train[is_before], train[is_after]
         stopped = self.grow(before, after, must_stop=listener.should_stop)
         earlier = Trees(data.column_names, data.output.num_outputs, stopped, target=self.target)
-        again = replace(earlier, text=self.grow(before + after, rounds=earlier.num_rounds))
+        again = replace(earlier, text=self.grow(before + after, rounds=earlier.rounds))
         values = [
             selection_value(
                 data.task.spec.type, data.labels("val"), data.output.scores(trees.raw(val.matrix))
@@ -356,11 +378,9 @@ def _inner_cutoff(times: NDArray[np.int64], asked: NDArray[np.int64]) -> int:
 def _can_be_learned(data: TrainingData, before: NDArray[Any], after: NDArray[Any]) -> bool:
     """Returns whether labels before a cut-off can be learned from, and those after it tell when to stop."""
     are_enough = min(len(before), len(after)) >= _FEWEST
-    if data.task.spec.type == "regression":
+    if data.task.spec.facts.is_number:
         return are_enough
-    return are_enough and all(
-        len(np.unique(part)) == len(np.unique(data.labels("train"))) for part in (before, after)
-    )
+    return are_enough and all(len(np.unique(part)) > 1 for part in (before, after))
 
 
 @dataclass(eq=False)

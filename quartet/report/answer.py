@@ -40,6 +40,16 @@ METRICS = {
         "Macro F1",
         "how well classes are found, rare ones counting as much as common ones; 1 is perfect",
     ),
+    "mrr": ("Rank (MRR)", "the mean of 1 over the place of the right class among all by score; 1 is perfect"),
+    "top_5": ("Among five", "the share of rows whose class is among the five most probable"),
+    "macro_ap": ("Precision, by label", "average precision of each label, rare ones counting the same"),
+    "micro_ap": ("Precision, of all", "average precision of all labels as one, common ones counting most"),
+    "macro_auc": ("Ranking, by label", "AUC of each label, rare ones counting the same; chance is 0.5"),
+    "micro_auc": ("Ranking, of all", "AUC of all labels as one; chance is 0.5"),
+    "label_log_loss": (
+        "Log loss",
+        "how surprised somebody who trusts the scores is by each label; 0 is perfect",
+    ),
 }
 MEMBERS = {
     "trees on near rows": "boosted trees on counts, means and sums over rows one link away",
@@ -78,11 +88,7 @@ def question(spec: TaskSpec) -> str:
     if spec.description:
         return spec.description
     ahead = f" in the {show_length(spec.horizon).removeprefix('1 ')} that follows" if spec.horizon else ""
-    what = {
-        "binary_classification": f"will “{spec.target_col}” come true{ahead}?",
-        "regression": f"how large will “{spec.target_col}” be{ahead}?",
-        "multiclass_classification": f"which “{spec.target_col}” will it be{ahead}?",
-    }.get(spec.type, f"{spec.target_col}{ahead}")
+    what = spec.facts.question.format(target=spec.target_col, ahead=ahead)
     return f"For each row of {spec.entity_table}: {what}"
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -50,6 +51,9 @@ class Checkpoint:
     validation: float  # the task's main metric, by which the model was selected
     calibration: Calibration | None = None
     drift: Drift | None = None
+    thresholds: tuple[float, ...] | None = (
+        None  # of each label of many: the score from which on it is predicted
+    )
 
     @cached_property
     def features_key(self) -> str:
@@ -88,6 +92,7 @@ class Checkpoint:
             "best_epoch": self.best_epoch,
             "validation": self.validation,
             "calibration": asdict(self.calibration) if self.calibration else None,
+            "thresholds": self.thresholds,
         }
         with new_folder(folder) as fresh:
             (fresh / _MODEL).write_text(json.dumps(about, indent=1), encoding="utf-8")
@@ -129,6 +134,11 @@ class Checkpoint:
         calibration, drift = about["calibration"], folder / _DRIFT
         if not np.isfinite([*(calibration or {}).values()]).all():
             raise ValueError("a calibration without finite numbers")
+        thresholds = about.get("thresholds")
+        if thresholds is not None and (
+            len(thresholds) != output.num_outputs or not np.isfinite(thresholds).all()
+        ):
+            raise ValueError("thresholds that are not those of the labels")
         return Checkpoint(
             model_row(recipe.model.architecture).model_class.load(folder, recipe, output),
             recipe,
@@ -139,4 +149,10 @@ class Checkpoint:
             about["validation"],
             Calibration(**calibration) if calibration else None,
             Drift.from_dict(json.loads(drift.read_text(encoding="utf-8"))) if drift.is_file() else None,
+            None if thresholds is None else tuple(map(float, thresholds)),
         )
+
+
+def mean_thresholds(members: Sequence[Checkpoint]) -> NDArray[np.float64]:
+    """Returns the threshold of each label for the mean of some models' scores."""
+    return np.asarray(np.mean([member.thresholds or () for member in members], axis=0))

@@ -111,7 +111,7 @@ class LiveModel:
         listener.noticed(findings)
         scores = prediction_table(table, rows, times, self.members, logits)
         length = show_length(record.horizon) if record.horizon else ""
-        return Predictions(scores, asked.headline, self.quality, self.name, length)
+        return Predictions(scores, asked.headline, self.quality, self.name, length, record.classes or ())
 
     def explain(self, entities: Sequence[Any] | None = None, at: Times | None = None, **options: Any) -> Any:
         """Returns why entities have their scores, as `Explanations`: parts, cells and aggregates, rows, look-alikes.

@@ -31,7 +31,7 @@ from quartet.config import Recipe
 from quartet.database import Table
 from quartet.drawing import curves_svg
 from quartet.errors import UsageError
-from quartet.evaluation import Calibration
+from quartet.evaluation import Calibration, best_thresholds
 from quartet.listener import SILENT, Listener
 from quartet.machine import check_checksums, intact, new_file, write_checksums
 from quartet.runs.checkpoint import Checkpoint
@@ -173,12 +173,15 @@ class Run:
         each = {"test": member_logits(model, data.view, data.seeds["test"])}
         each["val"] = fitted.validation or member_logits(model, data.view, data.seeds["val"])
         logits = {split: model.blend(each[split]) for split in splits}
-        calibration = None
+        calibration, thresholds = None, None
+        if task.spec.facts.holds_lists:
+            thresholds = best_thresholds(data.labels("val"), data.output.scores(logits["val"]))
         if task.spec.type == "binary_classification":
             calibration = Calibration.fit(logits["val"][:, 0], data.labels("val"))
         checkpoint = Checkpoint(
             model, data.recipe, data.output, data.features.statistics, self.task,
             fitted.best.number, fitted.best.validation, calibration, Drift.of(data, model, logits) if is_done else None,
+            thresholds,
         )  # fmt: skip
         checkpoint.save(self.model_folder)
         (self.folder / "predictions").mkdir(exist_ok=True)
@@ -222,7 +225,7 @@ class Run:
             scores = np.stack([kept[name].to_numpy() for name in names], 1)
             if not np.isfinite(scores).all():
                 raise ValueError("scores that are no finite numbers")
-        return scores if task.classes else scores[:, 0]
+        return scores[:, 0] if task.classes is None else scores
 
 
 def member_logits(model: Any, view: View, seeds: Seeds, listener: Listener = SILENT) -> list[np.ndarray]:

@@ -11,7 +11,7 @@ from quartet.tasks.query import Reading, is_query, read_query, selected_keys
 from quartet.tasks.record import TaskRecord
 from quartet.tasks.sandbox import run_task_sql
 from quartet.tasks.seeds import Links, Seeds
-from quartet.tasks.spec import TaskSpec, TaskType
+from quartet.tasks.spec import TYPES, TaskSpec, TaskType
 from quartet.tasks.splits import SPLITS, Split, Splits, forecast_times
 from quartet.tasks.task import Task, task_names
 from quartet.tasks.vault import balance
@@ -21,6 +21,7 @@ __all__ = [
     "KNOWN_LABELS",
     "LABEL",
     "SPLITS",
+    "TYPES",
     "LabelColumns",
     "Links",
     "Population",

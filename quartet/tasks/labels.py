@@ -34,26 +34,27 @@ _LABEL_TYPES = (
 
 @dataclass(frozen=True)
 class LabelColumns:
-    """The names of the three columns of a label table, the zone of its times, and whether a label is a set of rows."""
+    """The names of the three columns of a label table, the zone of its times, and whether a label is a list."""
 
     time: str
     entity: str
     target: str
     timezone: str | None = None
-    holds_sets: bool = False
+    holds_lists: bool = False
 
     @staticmethod
     def of(spec: TaskSpec, entity: Table) -> LabelColumns:
         if spec.kind != "autocomplete":
-            is_link = spec.type == "recommendation"
-            return LabelColumns(spec.time_col, spec.entity_col, spec.target_col, spec.timezone, is_link)
+            is_list = spec.facts.holds_lists
+            return LabelColumns(spec.time_col, spec.entity_col, spec.target_col, spec.timezone, is_list)
         if entity.schema.time is None:
             raise TaskError(
                 "L01", f'task "{spec.name}" fills in a column of "{entity.name}", which has no time column'
             )
         # RelBench names the row number "primary_key" where a table has no key of its own.
         key = entity.primary_key[0] if entity.primary_key else "primary_key"
-        return LabelColumns(entity.schema.time.column, key, spec.target_col)
+        holds_lists = spec.facts.holds_lists
+        return LabelColumns(entity.schema.time.column, key, spec.target_col, holds_lists=holds_lists)
 
     def select(self, table: pa.Table, where: str) -> pa.Table:
         """Returns the table with just these three columns, as canonical as those of a database, and its times in UTC.
@@ -72,14 +73,14 @@ class LabelColumns:
                 text = f'{where} has {table.column_names.count(name)} columns "{name}"'
                 raise TaskError("L12", text, "return each column once")
             kind = table.schema.field(name).type
-            is_set = self.holds_sets and name == self.target
-            if (pa.types.is_nested(kind) and not is_set) or pa.types.is_interval(kind):
+            is_list = self.holds_lists and name == self.target
+            if (pa.types.is_nested(kind) and not is_list) or pa.types.is_interval(kind):
                 raise TaskError("L12", f'{where}: column "{name}" is {kind}', "return a plain value")
         times = to_utc(table[self.time], f"{where}, column {self.time}", timezone=self.timezone)
         in_utc = pa.array(times.ns, pa.timestamp("ns", "UTC"), mask=times.missing)
         plain = canonical(table.select([self.entity, self.target]), where)
         target = plain[self.target]
-        if not self.holds_sets and not any(test(target.type) for test in _LABEL_TYPES):
+        if not self.holds_lists and not any(test(target.type) for test in _LABEL_TYPES):
             fix = "return numbers or text"
             raise TaskError("L07", f"{where}: labels are {target.type}, neither numbers nor text", fix)
         if pa.types.is_floating(target.type):

@@ -27,7 +27,14 @@ from quartet.times import show_instant, show_length
 _GIVEN = {
     *("query", "name", "description", "manifest_version", "task_type", "eval_k"),
     *("entity_col", "time_col", "target_col"),
-    *("num_eval_timestamps", "known_after", "remove_columns", "val_timestamp", "test_timestamp"),
+    *(
+        "num_eval_timestamps",
+        "known_after",
+        "remove_columns",
+        "val_timestamp",
+        "test_timestamp",
+        "pool_classes",
+    ),
 }
 
 
@@ -61,6 +68,7 @@ def read_query(text: str, database: Database, given: Mapping[str, Any] | None = 
     if (
         isinstance(query.target, Aggregation)
         and query.target.function == "LIST_DISTINCT"
+        and (query.form is None or query.form.kind == "RANK")
         and query.target.of.column
     ):
         link = catalogue.column(query.target.of)  # as RelBench names it

@@ -29,9 +29,12 @@ def forecast_type(query: Query, kind: Kind) -> Found:
             )
         return Found("binary_classification", "the target is a condition")
     if target.function == "LIST_DISTINCT":
+        if form is not None and form.kind == "CLASSIFY" and kind != "time":
+            return Found("multilabel_classification", f"a list of {target.of.span}, CLASSIFY")
         if form is None or form.kind != "RANK":
             span = form.span if form else target.span
-            raise span.error("Q08", "a list of rows can only be ranked", f"write {target.span} RANK TOP 10")
+            fix = f"write {target.span} RANK TOP 10, or of values CLASSIFY"
+            raise span.error("Q08", "a list of rows can only be ranked", fix)
         return Found("recommendation", "LIST_DISTINCT ... RANK TOP")
     if form is not None and form.kind == "RANK":
         raise form.span.error("Q08", "RANK needs a LIST_DISTINCT of links", "take it out")

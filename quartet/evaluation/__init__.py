@@ -1,7 +1,14 @@
 """How predictions are judged: metrics, calibration, and the rules that stand beside a model."""
 
 from quartet.evaluation.blend import blend_weights
-from quartet.evaluation.boosting import MOST_TREES, PATIENCE, column_settings, grow_labels, task_settings
+from quartet.evaluation.boosting import (
+    CLASS_CODES,
+    MOST_TREES,
+    column_settings,
+    grow_labels,
+    patience,
+    task_settings,
+)
 from quartet.evaluation.calibration import Calibration
 from quartet.evaluation.hits import (
     Hits,
@@ -27,8 +34,8 @@ from quartet.evaluation.metrics import (
 from quartet.evaluation.rules import fit_rules
 
 __all__ = [
+    "CLASS_CODES",
     "MOST_TREES",
-    "PATIENCE",
     "Calibration",
     "Hits",
     "LabelFigures",
@@ -49,6 +56,7 @@ __all__ = [
     "main_metric",
     "measures",
     "misses",
+    "patience",
     "selection_rows",
     "selection_value",
     "task_settings",

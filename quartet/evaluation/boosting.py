@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from quartet.tasks import TaskType
 
 MOST_TREES = 2000
-PATIENCE = 50  # trees without a better validation score
+PATIENCE = 50  # rounds without a better validation score
+_SEVERAL, _VERY_MANY = 10, 100  # classes: a round has a tree for each, so trees are small, then learn faster
 SETTINGS = {
     "learning_rate": 0.05,
     "num_leaves": 31,
@@ -25,6 +26,8 @@ SETTINGS = {
     "num_threads": 1,
     "verbose": -1,
 }
+# Where codes of past labels are columns, among many classes: a class is told by its own code, however few rows have it.
+CLASS_CODES = {"min_data_per_group": 10, "cat_smooth": 2.0, "cat_l2": 1.0}
 _FEW, _MANY = 20_000, 50_000  # rows of training: with few of them trees are smaller, with many coarser
 # Objective, and what stops the training. Accuracy moves in steps, so the loss stands in for it.
 _OBJECTIVES: dict[TaskType, tuple[str, str]] = {
@@ -50,11 +53,26 @@ def column_settings(task_type: TaskType, num_rows: int, is_extra: bool, threads:
     return SETTINGS | size | {"extra_trees": is_extra, "num_threads": threads}
 
 
-def task_settings(task_type: TaskType, num_classes: int) -> dict[str, Any]:
-    """Returns the settings that depend on the task."""
+def task_settings(task_type: TaskType, num_classes: int, num_rows: int = 0) -> dict[str, Any]:
+    """Returns the settings that depend on the task.
+
+    Of several classes small trees on coarse bins are better, and several times faster: a class has few rows, and each
+    round a tree for every one of them.
+    """
     objective, metric = _OBJECTIVES[task_type]
-    classes = {"num_class": num_classes} if objective == "multiclass" else {}
+    classes: dict[str, Any] = {"num_class": num_classes} if objective == "multiclass" else {}
+    if num_classes > _SEVERAL:
+        classes |= {"max_bin": 63, "force_row_wise": False, "force_col_wise": True}
+        classes |= {"num_leaves": 7 if num_rows < _FEW else 15} if objective == "multiclass" else {}
+        rate = SETTINGS["learning_rate"]
+        assert isinstance(rate, float)
+        classes |= {"learning_rate": rate * min(4.0, max(1.0, num_classes / _VERY_MANY))}
     return {"objective": objective, "metric": metric, **classes}
+
+
+def patience(num_classes: int) -> int:
+    """Returns after how many rounds without a better validation score trees are done: fewer where rounds are long."""
+    return PATIENCE if num_classes <= _SEVERAL else PATIENCE // 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,6 +107,7 @@ def grow_labels(
     """
     import lightgbm  # which takes a second
 
+    most = patience(train[1].shape[1])
     target = train[1].astype(np.float64)
     rate = (target.sum(0) + 0.5) / (len(target) + 1)
     base, num_labels = np.log(rate / (1 - rate)), target.shape[1]
@@ -106,7 +125,7 @@ def grow_labels(
 
     def watch(state: Any) -> None:
         since = len(losses) - 1 - np.argmin(losses, axis=0)
-        if since.min() >= PATIENCE or must_stop():
+        if since.min() >= most or must_stop():
             raise lightgbm.callback.EarlyStopException(state.iteration, state.evaluation_result_list)
 
     own = {**settings, "objective": gradient, "num_class": num_labels, "metric": "none"}

@@ -16,12 +16,13 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from quartet.causal import visible
 from quartet.evaluation.boosting import (
     MOST_TREES,
-    PATIENCE,
     SETTINGS,
     LabelBooster,
     grow_labels,
+    patience,
     task_settings,
 )
 from quartet.evaluation.metrics import check_selectable, higher_is_better, main_metric, selection_value
@@ -31,6 +32,7 @@ from quartet.tasks import Seeds, Task
 _Floats = NDArray[np.float64]
 _LAST = 12
 _PSEUDO_LABELS = (2.0, 4.0, 8.0)
+_FEW_PSEUDO = 0.1
 
 
 class Rule(Protocol):
@@ -50,7 +52,15 @@ class Rule(Protocol):
 
 def fit_rules(task: Task, features: FeatureTable) -> list[Rule]:
     """Returns all rules of a task, the plainest first."""
-    return [Constant.fit(task), entity_mean(task), last_labels(task), CountTrees.fit(task, features)]
+    linked = [linked_labels(task)] if task.spec.kind == "autocomplete" else []
+    rules = [
+        Constant.fit(task),
+        entity_mean(task),
+        last_labels(task),
+        *linked,
+        CountTrees.fit(task, features),
+    ]
+    return [rule for rule in rules if rule is not None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,18 +96,25 @@ class PastLabels:
     prior: _Floats  # (1,) or (C,)
     timeline: Timeline
     labels: _Floats  # (E, 1 or C), in the order of the timeline
+    whose: NDArray[np.int64] | None = None  # for each row of the entity table; None: its own
 
     @staticmethod
     def of(
-        name: str, task: Task, known: Seeds, most: int | None, num_pseudo: float, prior: _Floats
+        name: str,
+        task: Task,
+        known: Seeds,
+        most: int | None,
+        num_pseudo: float,
+        prior: _Floats,
+        whose: NDArray[np.int64] | None = None,
     ) -> PastLabels:
         known = _learnable(task, known)
-        timeline = Timeline.of(known.node, task.spec.known_at(known.time))
+        timeline = Timeline.of(_owners(task, known, whose), task.spec.known_at(known.time))
         labels = _target_columns(task, known)[timeline.order]
-        return PastLabels(name, task, known, most, num_pseudo, prior, timeline, labels)
+        return PastLabels(name, task, known, most, num_pseudo, prior, timeline, labels, whose)
 
     def predict(self, seeds: Seeds) -> _Floats:
-        begin, end = self.timeline.until(seeds.node, seeds.time)
+        begin, end = self.timeline.until(_owners(self.task, seeds, self.whose), seeds.time)
         begin = begin if self.most is None else np.maximum(begin, end - self.most)
         weight = (end - begin + self.num_pseudo)[:, None]
         total = _range_sums(self.labels, begin, end) + self.num_pseudo * self.prior
@@ -108,7 +125,7 @@ class PastLabels:
         if self.task.past_labels:  # it has all of them already
             return self
         known = self.known.joined_with(labels)
-        return PastLabels.of(self.name, self.task, known, self.most, self.num_pseudo, self.prior)
+        return PastLabels.of(self.name, self.task, known, self.most, self.num_pseudo, self.prior, self.whose)
 
 
 def entity_mean(task: Task) -> PastLabels:
@@ -120,12 +137,53 @@ def last_labels(task: Task) -> PastLabels:
     """Returns the rule of the smoothed mean of an entity's last 12 labels; validation decides how smooth it is."""
     prior = _target_columns(task, task.seeds("train")).mean(axis=0)
     rule = PastLabels.of(f"last {_LAST} labels", task, task.known_labels(), _LAST, 0.0, prior)
+    return _best_on_validation(task, [replace(rule, num_pseudo=number) for number in _PSEUDO_LABELS])
+
+
+def linked_labels(task: Task) -> PastLabels | None:
+    """Returns the rule of the last 12 labels of rows that name the same row: of one customer, or of one product.
+
+    A row that is filled in has no labels of its own. Validation decides which row, one or two links away, and how
+    smooth the mean is; there is no such rule of rows that name none.
+    """
+    database, prior = task.database, _target_columns(task, task.seeds("train")).mean(axis=0)
+    rules, known = [], task.known_labels()
+    for near in (relation for relation in database.relations if relation.table == task.spec.entity_table):
+        ways = {near.parent: near.rows}
+        for far in (relation for relation in database.relations if relation.table == near.parent):
+            ways[far.parent] = np.where(near.rows >= 0, far.rows[near.rows], -1)
+        for name, rows in ways.items():
+            alone = -1 - np.arange(
+                len(rows)
+            )  # who names none, or one to come, has nothing in common with others
+            known_at = database[task.spec.entity_table].known_at
+            is_named = (rows >= 0) & visible(database[name].known_at[rows], known_at)
+            rule = PastLabels.of(
+                f"last {_LAST} of the same {name}",
+                task,
+                known,
+                _LAST,
+                0.0,
+                prior,
+                np.where(is_named, rows, alone),
+            )
+            rules += [replace(rule, num_pseudo=number) for number in (_FEW_PSEUDO, *_PSEUDO_LABELS)]
+    return _best_on_validation(task, rules) if rules else None
+
+
+def _best_on_validation(task: Task, rules: list[PastLabels]) -> PastLabels:
     kind, val = task.spec.type, task.seeds("val")
     sign = 1 if higher_is_better(main_metric(kind)) else -1
-    rules = [replace(rule, num_pseudo=number) for number in _PSEUDO_LABELS]
     return max(
         rules, key=lambda rule: sign * selection_value(kind, np.asarray(val.target), rule.predict(val))
     )
+
+
+def _owners(task: Task, seeds: Seeds, whose: NDArray[np.int64] | None) -> NDArray[np.int64]:
+    """Returns to whom the labels of seeds belong: to their nodes, or to rows that they name."""
+    if whose is None:
+        return seeds.node
+    return whose[seeds.node - task.database.offsets[task.spec.entity_table]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,7 +202,8 @@ class CountTrees:
         train, val = task.seeds("train"), task.seeds("val")
         check_selectable(task.spec.type, np.asarray(val.target))
         codes = range(len(columns.features.layout.categories))
-        settings = SETTINGS | task_settings(task.spec.type, len(task.classes or ())) | {"seed": rng_seed}
+        num_classes = len(task.classes or ())
+        settings = SETTINGS | task_settings(task.spec.type, num_classes, len(train)) | {"seed": rng_seed}
         train, val = _learnable(task, train), _learnable(task, val)
         rows = [(columns.matrix(seeds), np.asarray(seeds.target)) for seeds in (train, val)]
         if rows[0][1].ndim > 1:
@@ -155,7 +214,7 @@ class CountTrees:
             data,
             MOST_TREES,
             valid_sets=[data.create_valid(*rows[1])],
-            callbacks=[lightgbm.early_stopping(PATIENCE, verbose=False)],
+            callbacks=[lightgbm.early_stopping(patience(num_classes), verbose=False)],
         )
         return CountTrees(columns, booster)
 

@@ -19,11 +19,12 @@ from numpy.typing import NDArray
 from quartet.causal import visible
 from quartet.config import Recipe
 from quartet.evaluation import (
+    CLASS_CODES,
     MOST_TREES,
-    PATIENCE,
     column_settings,
     grow_labels,
     higher_is_better,
+    patience,
     selection_value,
     task_settings,
 )
@@ -32,7 +33,7 @@ from quartet.listener import SILENT, Listener
 from quartet.machine import ALONE, Processes
 from quartet.models.tree_target import TreeTarget
 from quartet.models.tree_text import checked_text, joined_labels, leading_columns
-from quartet.tasks import SPLITS, Seeds, Split
+from quartet.tasks import KNOWN_LABELS, SPLITS, Seeds, Split
 from quartet.training import Epoch, Fitted, Member, Output, RegressionOutput, TrainingData, View, duration
 
 _TREES, _FACTS = "trees.txt", "trees.json"
@@ -287,7 +288,7 @@ class _Boosting:
         self,
         train: _Rows,
         stop: _Rows | None = None,
-        rounds: NDArray[np.int64] | None = None,
+        rounds: int | NDArray[np.int64] = MOST_TREES,
         must_stop: Callable[[], bool] = lambda: False,
     ) -> str:
         """Returns trees as text: so many rounds of them, or those that are best for the rows that stop them."""
@@ -295,16 +296,18 @@ class _Boosting:
 
         data, names = self.data, self.data.column_names
         kind, num_outputs, recipe = data.task.spec.type, data.output.num_outputs, data.recipe
-        settings = column_settings(
-            kind, len(data.seeds["train"]), recipe.model.extra_trees, torch.get_num_threads()
-        ) | {"seed": recipe.rng_seed, **task_settings(kind, num_outputs)}
+        num_rows = len(data.seeds["train"])
+        settings = column_settings(kind, num_rows, recipe.model.extra_trees, torch.get_num_threads())
+        settings |= {"seed": recipe.rng_seed, **task_settings(kind, num_outputs, num_rows)}
         settings["learning_rate"] *= self.haste
         codes = [place for place, name in enumerate(names) if name.endswith(CODE)]
-        most = MOST_TREES if rounds is None else int(rounds.max())
+        if any(KNOWN_LABELS in names[place] for place in codes):
+            settings |= CLASS_CODES
+        most = int(np.max(rounds))
         if train.labels.ndim > 1:
             stops = None if stop is None else (stop.matrix, stop.labels)
             grown = grow_labels(settings, (train.matrix, train.labels), stops, codes, most, must_stop)
-            own = grown.rounds if rounds is None else rounds
+            own = rounds if isinstance(rounds, np.ndarray) else grown.rounds
             return joined_labels(grown.booster.model_to_string(), grown.base, own, len(names))
         if data.task.spec.facts.has_classes:
             train = train.learnable(num_outputs)
@@ -321,7 +324,7 @@ class _Boosting:
                 dataset,
                 most,
                 valid_sets=[dataset.create_valid(stop.matrix, stop.labels, init_score=stop.start)],
-                callbacks=[lightgbm.early_stopping(PATIENCE, verbose=False), watch],
+                callbacks=[lightgbm.early_stopping(patience(num_outputs), verbose=False), watch],
             )
             text = booster.model_to_string(num_iteration=watch.best_round)
         return checked_text(text, len(names), num_outputs)
@@ -358,7 +361,8 @@ class _Boosting:
         limit = self.data.recipe.time_limit
         stop = f", stopped after {duration(limit)}" if limit else ""
         text = (
-            f"LightGBM, at most {MOST_TREES:,} trees, until {PATIENCE} more do not help on validation{stop}"
+            f"LightGBM, at most {MOST_TREES:,} trees, until {patience(self.data.output.num_outputs)} more do not help "
+            f"on validation{stop}"
         )
         return [("model", text)]
 

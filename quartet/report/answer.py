@@ -64,6 +64,7 @@ RULES = {
     "constant": "the same for everyone: what was usual in training",
     "entity mean": "the mean of what came for the same entity before",
     "last 12 labels": "the same over its last 12 outcomes",
+    "last 12 of the same": "what came for the last 12 rows that name the same row",
     "LightGBM on counts": "boosted trees on the entity's own cells and counts of linked rows",
 }
 PROTOCOLS = {
@@ -213,7 +214,12 @@ def _evaluation_part(
         "verdict": verdict(evaluation),
         "num_rows": evaluation.num_rows,
         "metrics": [(name, *METRICS.get(name, (name, "")), m.higher_is_better) for name, m in first.items()],
-        "rules": [(row.name, RULES[row.name]) for row in evaluation.rows if row.name in RULES],
+        "rules": [
+            (row.name, about)
+            for row in evaluation.rows
+            for name, about in RULES.items()
+            if row.name == name or row.name.startswith(f"{name} ")
+        ],
         "members": [(name, about) for name, about in MEMBERS.items() if name in members],
         "rows": [
             {

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,8 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quartet.errors import TaskError
+from quartet.database import Database
+from quartet.errors import QueryError, TaskError
 from quartet.evaluation import fit_rules
+from quartet.evaluation.rules import linked_labels
 from quartet.features import FeatureTable
 from quartet.tasks import Task, task_yaml
 from quartet.tasks.late_columns import class_share
@@ -115,8 +119,6 @@ LISTED = [
 
 @pytest.mark.parametrize("kind", ["lists", "json"])
 def test_cells_are_lists_of_classes(kind: str) -> None:
-    import json
-
     labels = [(who, at, y if kind == "lists" else json.dumps(y)) for who, at, y in LISTED]
     task = label_task(labels, LISTS)
     assert task.class_counts == {"a": 1, "b": 2}
@@ -183,10 +185,89 @@ def test_a_column_that_names_the_class_is_found() -> None:
             }
         )
     }  # fmt: skip
-    from quartet.database import Database
-
     database = Database.load(tables, {"tables": {"orders": {"pkey": "id", "time_col": "at"}}})
     task = database.query("PREDICT orders.status FOR EACH orders.id")
     assert task.spec.type == MULTI
     found = [finding for finding in task.check() if finding.code == "L04"]
     assert [finding.where for finding in found] == ["orders.colour"]
+
+
+# --- links as classes -----------------------------------------------------------------------------
+
+
+def deliveries(num_depots: int = 5, num: int = 300) -> Database:
+    """Deliveries from depots: which one follows the customer."""
+    rng = np.random.default_rng(0)
+    who = rng.integers(0, 20, num)
+    tables = {
+        "depots": pa.table({"depot": np.arange(num_depots) + 100}),
+        "customers": pa.table({"customer": np.arange(20)}),
+        "deliveries": pa.table(
+            {
+                "id": np.arange(num), "at": pa.array(FIRST_DAY + np.arange(num) * DAY // 4).cast(pa.timestamp("ns")),
+                "customer": who, "depot": 100 + (who * 7) % num_depots,
+            }
+        ),
+    }  # fmt: skip
+    schema = {
+        "depots": {"pkey": "depot", "time_col": None},
+        "customers": {"pkey": "customer", "time_col": None},
+        "deliveries": {
+            "pkey": "id", "time_col": "at", "fkeys": {"customer": "customers", "depot": "depots"},
+        },
+    }  # fmt: skip
+    return Database.load(tables, {"tables": schema})
+
+
+def test_a_link_to_few_rows_is_a_class() -> None:
+    """It is hidden, and the link over it goes with it."""
+    database = deliveries()
+    task = database.query("PREDICT deliveries.depot FOR EACH deliveries.id")
+    assert task.spec.type == MULTI
+    assert task.classes == [100, 101, 102, 103, 104]
+    assert "depot" not in task.database["deliveries"].data.column_names
+    assert {relation.parent for relation in task.database.relations} == {"customers"}
+
+
+def test_a_link_to_many_rows_is_refused() -> None:
+    given = deliveries(num_depots=140, num=2000)
+    spread = given["deliveries"].data.set_column(3, "depot", pa.array(100 + np.arange(2000) % 140))
+    tables = {"depots": given["depots"].data, "deliveries": spread}
+    schema = {
+        "depots": {"pkey": "depot", "time_col": None},
+        "deliveries": {"pkey": "id", "time_col": "at", "fkeys": {"depot": "depots"}},
+    }
+    database = Database.load(tables, {"tables": schema})
+    with pytest.raises(QueryError, match=r"Q05.*names 140 rows of depots, too many for classes"):
+        database.query("PREDICT deliveries.depot FOR EACH deliveries.id")
+    task = database.query("PREDICT deliveries.depot CLASSIFY FOR EACH deliveries.id")
+    assert len(task.classes or ()) == 140
+
+
+def test_a_link_is_no_number() -> None:
+    words = {
+        "name": "depot",
+        "kind": "autocomplete",
+        "task_type": "regression",
+        "entity_table": "deliveries",
+        "target_col": "depot",
+    }
+    with pytest.raises(TaskError, match=r"L02.*Fix: say task_type: multiclass_classification"):
+        Task.load(deliveries(), words).seeds("train")
+
+
+def test_a_rule_of_rows_that_name_the_same_row() -> None:
+    """What was last delivered to the same customer; a label of the same moment or later changes nothing."""
+    task = deliveries().query("PREDICT deliveries.depot FOR EACH deliveries.id")
+    rule = linked_labels(task)
+    assert rule is not None
+    assert rule.name == "last 12 of the same customers"
+    test = task.seeds("test")
+    truth = np.asarray(task.vault.open("test"))
+    knowing = rule.knowing(replace(test, target=truth))
+    scores = knowing.predict(test)
+    assert (scores.argmax(1) == truth).mean() > 0.95
+    later = np.where(test.time >= np.median(test.time), (truth + 1) % 5, truth)
+    other = rule.knowing(replace(test, target=later)).predict(test)
+    before = test.time <= np.median(test.time)
+    assert np.array_equal(scores[before], other[before])

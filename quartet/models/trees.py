@@ -31,7 +31,7 @@ from quartet.evaluation import (
 from quartet.features import CODE
 from quartet.listener import SILENT, Listener
 from quartet.machine import ALONE, Processes
-from quartet.models.tree_target import TreeTarget
+from quartet.models.tree_target import ClassStart, TreeTarget
 from quartet.models.tree_text import checked_text, joined_labels, leading_columns
 from quartet.tasks import KNOWN_LABELS, SPLITS, Seeds, Split
 from quartet.training import Epoch, Fitted, Member, Output, RegressionOutput, TrainingData, View, duration
@@ -54,7 +54,9 @@ class Trees:
     num_outputs: int
     text: str  # as `checked_text` writes them
     is_refit: bool = False  # whether they have seen the labels of validation
-    target: TreeTarget | None = None  # what trees of a regression were fitted to; None: standardised values
+    target: TreeTarget | ClassStart | None = (
+        None  # what they were fitted to, or began with; None: values as they are
+    )
     before: str = ""  # as validation has chosen them, where they are fitted again; not kept
     members: ClassVar[tuple[Member, ...]] = ()
 
@@ -115,7 +117,7 @@ class Trees:
         if self.target is None:
             return raw
         start = self.target.start(matrix, self.names)
-        return self.target.standardised(raw if start is None else raw + start[:, None])
+        return self.target.standardised(raw if start is None else raw + start.reshape(len(raw), -1))
 
     def contributions(self, matrix: NDArray[np.float32]) -> NDArray[np.float64]:
         """Returns what each column adds to each logit, by LightGBM's own Shapley values: (S, outputs, names)."""
@@ -146,7 +148,7 @@ class Trees:
         facts = json.loads((folder / _FACTS).read_text(encoding="utf-8"))
         names, text = tuple(facts["columns"]), (folder / _TREES).read_text(encoding="utf-8")
         checked = checked_text(text, len(names), output.num_outputs)
-        target = TreeTarget(**facts["target"]) if "target" in facts else None
+        target = _target_from(facts["target"], output.num_outputs) if "target" in facts else None
         return cls(names, output.num_outputs, checked, bool(facts["is_refit"]), target)
 
     @property
@@ -207,6 +209,17 @@ class Trees:
         return lightgbm.Booster(model_str=self.text)
 
 
+def _target_from(facts: dict[str, Any], num_outputs: int) -> TreeTarget | ClassStart:
+    """Returns what was kept of a target; a ValueError where it could lead astray."""
+    if "rates" not in facts:
+        return TreeTarget(**facts)
+    kept = ClassStart(facts["column"], tuple(facts["classes"]), float(facts["share"]), tuple(facts["rates"]))
+    is_right = len(kept.rates) == num_outputs and all(rate > 0 for rate in kept.rates)
+    if not is_right or not 0 < kept.share < 1 or not all(-1 <= c < num_outputs for c in kept.classes):
+        raise ValueError("trees begin where there is no class")
+    return kept
+
+
 @dataclass(frozen=True, eq=False)
 class _Rows:
     """Rows that trees are fitted to, or stopped by."""
@@ -238,7 +251,10 @@ class _Boosting:
     data: TrainingData
 
     def __post_init__(self) -> None:
-        self.begin, self.target = time.perf_counter(), TreeTarget.of(self.data)
+        self.begin, self.target = (
+            time.perf_counter(),
+            TreeTarget.of(self.data) or ClassStart.of(self.data),
+        )
         self.haste, self.prepared = (
             1.0,
             0.0,

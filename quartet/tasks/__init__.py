@@ -2,6 +2,7 @@
 
 from quartet.tasks.binding import early_text
 from quartet.tasks.checks import check_labels, lint
+from quartet.tasks.classes import class_codes
 from quartet.tasks.export import task_yaml, write_relbench
 from quartet.tasks.labels import LabelColumns, label_times, labels_at, read_labels
 from quartet.tasks.late_columns import tell_alone
@@ -35,6 +36,7 @@ __all__ = [
     "TaskType",
     "balance",
     "check_labels",
+    "class_codes",
     "early_text",
     "forecast_times",
     "is_query",

@@ -12,16 +12,21 @@ import pyarrow as pa
 import pyarrow.csv as csv
 import pyarrow.parquet as pq
 import pytest
+import torch
 import yaml
 
 from quartet import load
+from quartet.config import Recipe
 from quartet.database import Database
 from quartet.evaluation import best_thresholds
 from quartet.evaluation.boosting import SETTINGS, grow_labels
+from quartet.models.tree_target import ClassStart
 from quartet.models.tree_text import joined_labels
 from quartet.models.trees import Trees
 from quartet.runs import fit
 from quartet.tasks import Task
+from quartet.training import TrainingData
+from quartet.training.outputs import MulticlassOutput, MultilabelOutput
 from tests.tasks.small import DAY, START
 from tests.trained import QUICK, TINY, Heard, asked_again, invoke, network_of
 
@@ -213,10 +218,6 @@ def test_thresholds_are_where_f1_is_highest() -> None:
 
 
 def test_a_network_learns_nothing_from_a_class_that_training_lacks() -> None:
-    import torch
-
-    from quartet.training.outputs import MulticlassOutput, MultilabelOutput
-
     output = MulticlassOutput((0.5, 0.5))
     logits = torch.randn(3, 2, requires_grad=True)
     loss = output.loss(logits, torch.tensor([1, 2, 5]))
@@ -236,3 +237,45 @@ def test_quick_settings_train_lists(orders: Path, tmp_path: Path) -> None:
     evaluation = model.evaluate(task, listener=Heard())
     assert evaluation.rows[0].name == "auto"
     assert replace(evaluation, rows=()).labels
+
+
+def test_trees_begin_with_the_class_of_past_labels(tmp_path: Path) -> None:
+    """Each customer has a class of its own, most of them rare: what came before is told, kept, and explained."""
+    rng = np.random.default_rng(0)
+    num = 900
+    who = rng.integers(0, 40, num)
+    at = pa.array(START + np.arange(num) * DAY // 3).cast(pa.timestamp("ns"))
+    kinds = np.where(rng.random(num) < 0.9, who % 20, rng.integers(0, 20, num))
+    tables = {
+        "customers": pa.table({"customer": np.arange(40)}),
+        "orders": pa.table(
+            {"order": np.arange(num), "customer": who, "at": at, "kind": [f"k{k:02d}" for k in kinds]}
+        ),
+    }
+    schema = {
+        "customers": {"pkey": "customer", "time_col": None},
+        "orders": {"pkey": "order", "time_col": "at", "fkeys": {"customer": "customers"}},
+    }
+    database = Database.load(tables, {"tables": schema})
+    task = database.query("PREDICT orders.kind FOR EACH orders.order", known_after="1 hour")
+    data = TrainingData.prepare(
+        task, Recipe.load("small", model="lightgbm", past_labels=True, protocol="rolling")
+    )
+    start = ClassStart.of(data)
+    assert start is not None
+    assert start.column.startswith(
+        "customer -> customers, orders by customer, known_labels by entity -> label: "
+    )
+    first = start.start(data.columns("train"), data.column_names)
+    assert np.exp(first).sum(1) == pytest.approx(1)
+    told = start.told(data.columns("train"), data.column_names)
+    assert (first.argmax(1) == told)[told >= 0].all()
+    assert start.share == pytest.approx((told == data.labels("train"))[told >= 0].mean())
+    model = fit(task, "lightgbm", runs=tmp_path, cache=tmp_path, listener=Heard(), past_labels=True)
+    found = {row.name: row.measures["accuracy"].value for row in model.evaluate(task, listener=Heard()).rows}
+    assert found["lightgbm"] >= found["last 12 of the same customers"] - 0.05  # type: ignore[operator]
+    assert found["lightgbm"] > 0.8  # type: ignore[operator]
+    kept = model.run.predictions("test")
+    assert asked_again(load(model.folder), database, kept).equals(kept)
+    live = model.on(database, listener=Heard())
+    assert live.explain([890], rows=False)[0].columns[0].words.endswith("of its orders of its customers")

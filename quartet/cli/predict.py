@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from quartet.cli.options import Abstain, Coverage, DeviceName, SchemaFile, Source, Threads
+from quartet.cli.options import Abstain, Coverage, DeviceName, Json, SchemaFile, Source, Threads
 from quartet.errors import UsageError
 
 
@@ -44,7 +44,9 @@ def predict(
     top: Annotated[
         int | None,
         typer.Option(
-            min=1, help="Show so many of the highest scores (default: 10); with --out, write these alone."
+            min=1,
+            help="Show so many of the highest scores (default: 10); with --out, write these alone. Of a task with "
+            "classes: so many of the most probable classes of each entity, a row for each.",
         ),
     ] = None,
     out: Annotated[
@@ -59,6 +61,7 @@ def predict(
     abstain: Abstain = 0.0,
     device: DeviceName = "auto",
     threads: Threads = None,
+    json: Json = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show every finding by itself.")] = False,
 ) -> None:
     """Score those whom the task asks about at a time, in a database that may have grown since training.
@@ -66,6 +69,8 @@ def predict(
     - `quartet predict runs/latest SRC` asks at the data's last time, and shows the ten highest scores.
 
     - `--at 2024-06-01` asks at another time, from rows known then. `--entities c4,c142` asks about these alone.
+
+    - `--top 3` shows the three most probable classes of each, where there are classes.
 
     - `--out scores.csv` writes all scores, `--out shop.sqlite#scores` into a table of a database.
     """
@@ -85,8 +90,16 @@ def predict(
     trained = load(model, *(also or ()))
     live = trained.on(trained.record.open(source, schema), labels=known, device=device)
     scores = live.predict(_entities(entities), at, everyone=everyone, coverage=coverage, abstain=abstain)
-    if write is None or out is None:
+    if top is not None and scores.classes:
+        scores, top = scores.best_classes(top), None
+    if json:
+        from json import dumps
+
+        shown = (scores.top(top) if entities is None or top else scores).to_arrow().to_pylist()
+        print(dumps({"task": trained.record.name, "predictions": shown}, default=str))
+    elif write is None:
         console().print(scores.grid(top or 10))
+    if write is None or out is None:
         return
     written = scores.top(top) if entities is None or top else scores
     write(written)

@@ -1,9 +1,26 @@
 """How predictions are judged: metrics, calibration, and the rules that stand beside a model."""
 
 from quartet.evaluation.blend import blend_weights
-from quartet.evaluation.boosting import MOST_TREES, PATIENCE, column_settings, task_settings
+from quartet.evaluation.boosting import (
+    CLASS_CODES,
+    MOST_TREES,
+    column_settings,
+    grow_labels,
+    patience,
+    task_settings,
+)
 from quartet.evaluation.calibration import Calibration, Temperature
-from quartet.evaluation.hits import Hits, Miss, confusion, difference, hits, misses
+from quartet.evaluation.hits import (
+    Hits,
+    LabelFigures,
+    Miss,
+    best_thresholds,
+    confusion,
+    difference,
+    hits,
+    label_figures,
+    misses,
+)
 from quartet.evaluation.metrics import (
     Measure,
     calibration_bins,
@@ -19,15 +36,17 @@ from quartet.evaluation.rules import fit_rules
 from quartet.evaluation.sure import COVERAGE, Sure, disagreement, in_sets, surest
 
 __all__ = [
+    "CLASS_CODES",
     "COVERAGE",
     "MOST_TREES",
-    "PATIENCE",
     "Calibration",
     "Hits",
+    "LabelFigures",
     "Measure",
     "Miss",
     "Sure",
     "Temperature",
+    "best_thresholds",
     "blend_weights",
     "calibration_bins",
     "check_selectable",
@@ -36,12 +55,15 @@ __all__ = [
     "difference",
     "disagreement",
     "fit_rules",
+    "grow_labels",
     "higher_is_better",
     "hits",
     "in_sets",
+    "label_figures",
     "main_metric",
     "measures",
     "misses",
+    "patience",
     "resamples",
     "selection_rows",
     "selection_value",

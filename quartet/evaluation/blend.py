@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quartet.evaluation.metrics import higher_is_better, main_metric, metric_of, resamples
+from quartet.evaluation.metrics import higher_is_better, main_metric, metric_of, prepared, resamples
 from quartet.tasks import TaskType
 
 _STEPS = 6  # weights are multiples of a sixth
@@ -33,7 +33,9 @@ def blend_weights(
     """
     metric, sign = metric_of(task_type), 1 if higher_is_better(main_metric(task_type)) else -1
     grid = np.array([w for w in product(range(_STEPS + 1), repeat=len(logits)) if sum(w) == _STEPS]) / _STEPS
-    blends = [scores(np.tensordot(weights, np.stack(logits), 1)) for weights in grid]
+    blends = [
+        prepared(task_type, target, scores(np.tensordot(weights, np.stack(logits), 1))) for weights in grid
+    ]
     value = np.array([sign * (metric(target, blend, None) or 0.0) for blend in blends])
     best, distance = int(value.argmax()), np.abs(grid - 1 / len(logits)).max(1)
     noise = np.zeros(len(grid))

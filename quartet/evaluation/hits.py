@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from quartet.evaluation.metrics import Measure, higher_is_better, main_metric, metric_of, resamples
+from quartet.evaluation.metrics import (
+    Measure,
+    average_precision,
+    higher_is_better,
+    main_metric,
+    metric_of,
+    prepared,
+    resamples,
+    roc_auc,
+)
 from quartet.tasks import TaskType
 
 _NUM_POINTS = 50
@@ -58,10 +68,71 @@ def misses(target: NDArray[Any], score: _Floats) -> tuple[Miss, ...]:
 
 
 def confusion(target: NDArray[Any], score: _Floats) -> tuple[tuple[int, ...], ...]:
-    """Returns how many rows of each class (down) were predicted to be of which (across)."""
+    """Returns how many rows of each class (down) were predicted to be of which (across).
+
+    Rows of classes that training did not have are in a last line, if there are any.
+    """
     num = score.shape[1]
-    counts = np.bincount(target * num + score.argmax(axis=1), minlength=num * num).reshape(num, num)
+    own, lines = np.minimum(target, num), num + int(target.max(initial=0) >= num)
+    counts = np.bincount(own * num + score.argmax(axis=1), minlength=lines * num).reshape(lines, num)
     return tuple(tuple(map(int, row)) for row in counts)
+
+
+@dataclass(frozen=True)
+class LabelFigures:
+    """How well one label of many is found: by its scores, and by those above its threshold."""
+
+    name: str
+    count: int  # rows that have it
+    average_precision: float | None
+    roc_auc: float | None
+    threshold: float
+    precision: float | None
+    recall: float | None
+
+
+def label_figures(
+    target: NDArray[Any], score: _Floats, names: Sequence[Any], thresholds: _Floats
+) -> tuple[LabelFigures, ...]:
+    """Returns the figures of each label that training has."""
+    found = []
+    for place, name in enumerate(names):
+        came, said = target[:, place] == 1, score[:, place] >= thresholds[place]
+        right, is_told = int((came & said).sum()), came.min(initial=1) < came.max(initial=0)
+        found.append(
+            LabelFigures(
+                str(name),
+                int(came.sum()),
+                average_precision(target[:, place], score[:, place]) if is_told else None,
+                roc_auc(target[:, place], score[:, place]) if is_told else None,
+                float(thresholds[place]),
+                right / int(said.sum()) if said.any() else None,
+                right / int(came.sum()) if came.any() else None,
+            )
+        )
+    return tuple(found)
+
+
+def best_thresholds(target: NDArray[Any], score: _Floats) -> tuple[float, ...]:
+    """Returns for each label the score from which on it counts as predicted: where its F1 on these rows is highest.
+
+    It lies half way between the last score that counts and the next. A label that these rows do not have, or that all
+    have, is predicted from 0.5 on.
+    """
+    found = []
+    for place in range(score.shape[1]):
+        order = np.argsort(-score[:, place], kind="stable")
+        came, own = target[order, place].astype(np.float64), score[order, place]
+        if not 0 < came.sum() < len(came):
+            found.append(0.5)
+            continue
+        right, said = np.cumsum(came), np.arange(1, len(came) + 1)
+        is_last = np.append(own[1:] < own[:-1], True)  # equal scores are all predicted, or none
+        f1 = np.where(is_last, 2 * right / (said + came.sum()), 0.0)
+        best = int(f1.argmax())
+        after = own[best + 1] if best + 1 < len(own) else 0.0
+        found.append(float((own[best] + after) / 2))
+    return tuple(found)
 
 
 def difference(
@@ -77,6 +148,7 @@ def difference(
     Both are measured on the same resamples of entities: what is hard for both cancels out.
     """
     name, metric = main_metric(task_type), metric_of(task_type)
+    one, other = (prepared(task_type, target, score) for score in (one, other))
 
     def gap(weight: _Floats | None) -> float | None:
         values = metric(target, one, weight), metric(target, other, weight)

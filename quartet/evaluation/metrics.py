@@ -4,8 +4,9 @@ A metric is a plain function of targets, scores and weights. The weight of a row
 a resample is a vector of weights and no copy of the rows. A metric that the rows do not determine is None: never
 NaN, and never a number that only looks like one. `measures` gives all metrics of a task with their intervals.
 
-Scores are the probability of class 1 (binary), one probability for each class (multiclass), or the predicted
-value (regression).
+Scores are the probability of class 1 (binary), one probability for each class (multiclass, multilabel), or the
+predicted value (regression). Targets of classes that training did not have have numbers (or columns) after those of the
+scores: they count as given the probability 0.
 """
 
 from __future__ import annotations
@@ -18,16 +19,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quartet.errors import TaskError, UsageError, did_you_mean
-from quartet.tasks import TaskType
+from quartet.tasks import TYPES, TaskType
 
 _Array = NDArray[Any]
 _Floats = NDArray[np.float64]
+_Metric = Callable[[_Array, Any, _Floats | None], float | None]
 _NUM_BINS = 10
 _NUM_RESAMPLES = 1000
 _EPSILON = float(np.finfo(np.float64).eps)
 _INTERVAL = (2.5, 97.5)  # percentiles
 _NEED_TWO_CLASSES = ("roc_auc", "average_precision")
-_NEED_PROBABILITIES = ("brier", "calibration_error", "log_loss")
+_NEED_PROBABILITIES = ("brier", "calibration_error", "log_loss", "label_log_loss")
+_TOP = 5
 
 
 @dataclass(frozen=True)
@@ -103,8 +106,10 @@ def calibration_bins(
 
 def log_loss(target: _Array, score: _Array, weight: _Floats | None = None) -> float:
     """The mean of −log of the probability given to what came; probabilities are at least 2.2e-16."""
-    by_class = np.column_stack([1 - score, score]) if score.ndim == 1 else score
-    given = by_class[np.arange(len(target)), target]
+    if isinstance(score, Judged) or score.ndim > 1:
+        given = judged(target, score).given
+    else:
+        given = np.where(target == 1, score, 1 - score)
     return _mean(-np.log(np.clip(given, _EPSILON, 1 - _EPSILON)), weight)
 
 
@@ -140,14 +145,46 @@ def r2(target: _Array, score: _Array, weight: _Floats | None = None) -> float | 
 # --- multiclass classification --------------------------------------------------------------------
 
 
-def accuracy(target: _Array, score: _Array, weight: _Floats | None = None) -> float:
+@dataclass(frozen=True)
+class Judged:
+    """What the scores of classes say of each row's own class, found once however often rows are drawn."""
+
+    guess: NDArray[np.int64]  # the class with the highest score; of equal ones the first
+    place: _Floats  # of the row's own class among all, from 1; infinite for one that has no score
+    given: _Floats  # the probability of the row's own class
+
+
+def judged(target: _Array, score: _Array | Judged) -> Judged:
+    """Returns what (S, classes) scores say of the classes of the rows."""
+    if isinstance(score, Judged):
+        return score
+    has_score = target < score.shape[1]
+    own = np.where(has_score, target, 0)
+    given = score[np.arange(len(target)), own]
+    is_before = np.arange(score.shape[1]) < own[:, None]
+    place = 1 + ((score > given[:, None]) | ((score == given[:, None]) & is_before)).sum(1)
+    return Judged(score.argmax(axis=1), np.where(has_score, place, np.inf), np.where(has_score, given, 0.0))
+
+
+def accuracy(target: _Array, score: _Array | Judged, weight: _Floats | None = None) -> float:
     """The share of rows whose class has the highest score; of equal scores the first class counts."""
-    return _mean(score.argmax(axis=1) == target, weight)
+    return _mean(judged(target, score).guess == target, weight)
 
 
-def macro_f1(target: _Array, score: _Array, weight: _Floats | None = None) -> float:
+def top_accuracy(target: _Array, score: _Array | Judged, weight: _Floats | None = None) -> float:
+    """The share of rows whose class is among the five with the highest scores."""
+    return _mean(judged(target, score).place <= _TOP, weight)
+
+
+def mrr(target: _Array, score: _Array | Judged, weight: _Floats | None = None) -> float:
+    """The mean of 1 over the place of each row's class among all by score; 0 for a class that has no score."""
+    return _mean(1 / judged(target, score).place, weight)
+
+
+def macro_f1(target: _Array, score: _Array | Judged, weight: _Floats | None = None) -> float:
     """The mean F1 of the classes that occur among targets or predictions, each counting the same."""
-    guess, num = score.argmax(axis=1), score.shape[1]
+    guess = judged(target, score).guess
+    num = 1 + max(int(target.max(initial=0)), int(guess.max(initial=0)))
     weight = np.ones(len(target)) if weight is None else weight
     either = np.bincount(target, weight, num) + np.bincount(guess, weight, num)
     both = np.bincount(target, weight * (guess == target), num)
@@ -160,13 +197,63 @@ def top_calibration_error(target: _Array, score: _Array, weight: _Floats | None 
     return calibration_error((score.argmax(axis=1) == target).astype(np.int64), score.max(axis=1), weight)
 
 
+# --- multilabel classification --------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class LabelRows:
+    """The rows of each label by its score, and all of them together, sorted once however often rows are drawn."""
+
+    labels: tuple[
+        tuple[_Array, _Array, _Floats], ...
+    ]  # places of rows, and their targets and scores, ascending
+    every: tuple[_Array, _Array, _Floats]
+    log_loss: _Floats  # of each row
+
+
+def label_rows(target: _Array, score: _Array | LabelRows) -> LabelRows:
+    """Returns (S, labels) targets and scores by label; a label that has no score has the probability 0 everywhere."""
+    if isinstance(score, LabelRows):
+        return score
+    width = max(target.shape[1], score.shape[1])
+    target, score = (np.pad(part, ((0, 0), (0, width - part.shape[1]))) for part in (target, score))
+    given = np.clip(np.where(target == 1, score, 1 - score), _EPSILON, 1)
+
+    def ordered(places: _Array, target: _Array, score: _Array) -> tuple[_Array, _Array, _Floats]:
+        order = np.argsort(score, kind="stable")
+        return places[order], target[order], score[order]
+
+    rows = np.arange(len(target))
+    labels = tuple(ordered(rows, target[:, place], score[:, place]) for place in range(width))
+    every = ordered(np.repeat(rows, width), target.ravel(), score.ravel())
+    return LabelRows(labels, every, -np.log(given).mean(1))
+
+
+def _over_labels(metric: Callable[..., float | None], is_macro: bool) -> _Metric:
+    """Returns a metric of yes or no as one of labels: the mean of those that it is defined for, or of all as one."""
+
+    def of_labels(target: _Array, score: Any, weight: _Floats | None = None) -> float | None:
+        rows = label_rows(target, score)
+        found = []
+        for places, own, scores in rows.labels if is_macro else (rows.every,):
+            if own.min() < own.max():
+                found.append(metric(own, scores, None if weight is None else weight[places]))
+        known = [value for value in found if value is not None]
+        return float(np.mean(known)) if known else None
+
+    return of_labels
+
+
+def label_log_loss(target: _Array, score: Any, weight: _Floats | None = None) -> float:
+    """The mean, over rows and labels, of −log of the probability given to what came."""
+    return _mean(label_rows(target, score).log_loss, weight)
+
+
 def _mean(values: _Array, weight: _Floats | None) -> float:
     return float(np.average(values, weights=weight))
 
 
 # --- all metrics of a task ------------------------------------------------------------------------
-
-_Metric = Callable[[_Array, _Array, _Floats | None], float | None]
 
 # By task type, the main metric first. RelBench scores AUROC and (N)MAE, and has none for multiclass tasks.
 _METRICS: dict[TaskType, dict[str, _Metric]] = {
@@ -181,11 +268,33 @@ _METRICS: dict[TaskType, dict[str, _Metric]] = {
     "multiclass_classification": {
         "accuracy": accuracy,
         "macro_f1": macro_f1,
+        "mrr": mrr,
+        f"top_{_TOP}": top_accuracy,
         "log_loss": log_loss,
         "calibration_error": top_calibration_error,
     },
+    "multilabel_classification": {
+        "macro_ap": _over_labels(average_precision, is_macro=True),
+        "micro_ap": _over_labels(average_precision, is_macro=False),
+        "macro_auc": _over_labels(roc_auc, is_macro=True),
+        "micro_auc": _over_labels(roc_auc, is_macro=False),
+        "label_log_loss": label_log_loss,
+    },
 }
-_HIGHER_IS_BETTER = {"roc_auc", "average_precision", "r2", "accuracy", "macro_f1"}
+_HIGHER_IS_BETTER = {
+    *("roc_auc", "average_precision", "r2", "accuracy", "macro_f1", "mrr", f"top_{_TOP}"),
+    *("macro_ap", "micro_ap", "macro_auc", "micro_auc"),
+}
+# What is found once of scores before rows are drawn many times.
+_PREPARE: dict[TaskType, Callable[[_Array, Any], Any]] = {
+    "multiclass_classification": judged,
+    "multilabel_classification": label_rows,
+}
+
+
+def prepared(task_type: TaskType, target: _Array, score: _Array) -> Any:
+    """Returns scores in the form in which the metrics of a task need least time, for the same rows again and again."""
+    return _PREPARE[task_type](target, score) if task_type in _PREPARE else score
 
 
 def main_metric(task_type: TaskType) -> str:
@@ -224,8 +333,13 @@ def measures(
     if score.ndim == 1:  # then the stable sorts of the metrics find their work done in every resample
         order = np.argsort(score, kind="stable")
         target, score, entity = target[order], score[order], None if entity is None else entity[order]
-    metrics = _metrics_of(task_type)
+    metrics = {
+        name: metric
+        for name, metric in _metrics_of(task_type).items()
+        if name != f"top_{_TOP}" or score.shape[1] > _TOP  # of fewer classes all are among these
+    }
     reasons = {name: _why_undefined(name, target, score) for name in metrics}
+    score = prepared(task_type, target, score)
     drawn: dict[str, list[float]] = {name: [] for name in metrics}
     for weight in resamples(len(target), entity, num_resamples, rng_seed):
         for name, metric in metrics.items():
@@ -288,13 +402,15 @@ def _why_undefined(metric: str, target: _Array, score: _Array) -> str:
     """Returns why a metric has no value on these rows; an empty text if it has one."""
     if not len(target):
         return "no rows"
+    if target.ndim > 1 and (target.min(0) == target.max(0)).all() and metric != "label_log_loss":
+        return f"no label is in some of {len(target):,} rows and not in all"
     if metric in _NEED_TWO_CLASSES and target.min() == target.max():
         return f"only class {int(target[0])} in {len(target):,} rows"
     if metric == "r2" and target.min() == target.max():
         return f"only target {target[0]:g} in {len(target):,} rows"
     if metric in _NEED_PROBABILITIES and (score.min() < 0 or score.max() > 1):
         return f"scores from {score.min():.4g} to {score.max():.4g} are no probabilities"
-    if metric in _NEED_PROBABILITIES and score.ndim > 1 and not np.allclose(score.sum(axis=1), 1, atol=1e-5):
+    if metric == "log_loss" and score.ndim > 1 and not np.allclose(score.sum(axis=1), 1, atol=1e-5):
         return "the scores of a row do not add up to 1"
     return ""
 
@@ -313,7 +429,7 @@ def _checked(task_type: TaskType, target: _Array, score: _Array) -> tuple[_Array
     target, score = np.asarray(target), np.asarray(score, dtype=np.float64)
     if len(target) != len(score):
         raise ValueError(f"{len(score)} scores for {len(target)} targets")
-    if score.ndim != (2 if task_type == "multiclass_classification" else 1):
+    if score.ndim != (2 if TYPES[task_type].has_classes else 1):
         raise ValueError(f"scores of shape {score.shape} for a task of type {task_type}")
     if not np.isfinite(score).all():
         raise ValueError(f"{int((~np.isfinite(score)).sum())} scores are not finite")

@@ -54,7 +54,7 @@ class Cases:
         record = self.reader.live.members[0].task
         if record.classes is not None:
             return str(record.classes[int(target)])
-        if record.type == "regression":
+        if record.spec.facts.is_number:
             return f"{target:.4g}"
         return f"{record.target}: {'yes' if target else 'no'}"
 

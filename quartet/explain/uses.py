@@ -73,7 +73,7 @@ def global_view(
         spans=spans,
         curves=_curves(explainer, reading, chosen, [use.name for use in columns if use.effect]),
         task=f"{task.name}: {task.spec.target_col}, validation from {show_instant(task.splits.val)} on",
-        is_chance=task.spec.type != "regression",
+        is_chance=not task.spec.facts.is_number,
     )
 
 

@@ -119,7 +119,7 @@ def _explained(
                 lookalikes=alike[place],
                 archetype=archetypes[place],
                 changes=changes,
-                is_chance=record.type != "regression",
+                is_chance=not record.spec.facts.is_number,
             )
         )
     return told

@@ -1,7 +1,7 @@
 """Features: the cells of a database as numbers, fitted on what was known at a cut-off, and columns of a seed."""
 
 from quartet.features.aggregates import MEAN_PAST_LABEL, RelationalColumns, is_about_others
-from quartet.features.arrays import CALENDAR, Bags, TableFeatures, TableLayout, rows_of
+from quartet.features.arrays import CALENDAR, FIRST_CODE, Bags, TableFeatures, TableLayout, rows_of
 from quartet.features.columns import NumberColumn
 from quartet.features.counts import SeedColumns
 from quartet.features.describe import describe
@@ -16,6 +16,7 @@ from quartet.features.words import YES_NO, ColumnWords, column_words, link_words
 __all__ = [
     "CALENDAR",
     "CODE",
+    "FIRST_CODE",
     "MEAN_PAST_LABEL",
     "YES_NO",
     "Bags",

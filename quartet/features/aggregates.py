@@ -10,6 +10,7 @@ They look up to two links far, and from a parent two links down. Windows are cou
     teamId -> teams, leagueId -> leagues, level (number)       what a parent's parent holds
     teamId -> teams, results by teamId -> points: mean         what a parent's children hold, by then
     known_labels by entity -> label: 2 before the latest       earlier labels, one by one, and how old they are
+    customer -> customers, orders by customer, known_labels by entity -> label: the latest (code)    of many classes
     flights of the same number -> distance: mean               what earlier rows of the entity's own table held
     results by driverId -> points: mean of the last 12, place among drivers    who has less, and how far off the most is
     world: results -> points: mean of 30 days                  what all rows of a table held lately
@@ -38,6 +39,7 @@ from quartet.features.blocks import (
     WORLD,
     Block,
     Calendar,
+    ClassBlock,
     Group,
     LagBlock,
     Matrix,
@@ -48,7 +50,7 @@ from quartet.features.blocks import (
     WorldBlock,
 )
 from quartet.features.paths import LAST, Events, Path, events_below
-from quartet.features.summed import Summed, TableCells, table_cells
+from quartet.features.summed import MOST_VALUES, Summed, TableCells, table_cells
 from quartet.features.table import FeatureTable
 from quartet.features.timeline import Columns, Ints
 from quartet.tasks import KNOWN_LABELS, LABEL, Seeds
@@ -162,6 +164,7 @@ def _around(
     for events in events_below(database, table, way.label, not ups, counts_parent):
         path = Path.of(events, unit, is_near=events.is_near)
         yield PathBlock(way, path, cells[events.table])
+        yield from _classes(way, path, cells[events.table])
         if events.is_near and not ups:
             yield PlaceBlock(path, cells[events.table], database[table].known_at, table)
             if events.table == KNOWN_LABELS:
@@ -204,7 +207,16 @@ def _alike(database: Database, cells: Mapping[str, TableCells], table: str, unit
         alike = Events(f"{table} of the same {name}", table, number, members, known)
         way = Way("", ((Group(group), above_known[members][first]),))
         for events in (alike, *(alike.below(database, r) for r in database.relations if r.parent == table)):
-            yield PathBlock(way, Path.of(events, unit), cells[events.table])
+            path = Path.of(events, unit)
+            yield PathBlock(way, path, cells[events.table])
+            yield from _classes(way, path, cells[events.table])
+
+
+def _classes(way: Way, path: Path, cells: TableCells) -> Iterator[Block]:
+    """Yields the classes of labels at the end of a path, where there are more of them than summaries tell of."""
+    column = cells.features.statistics.tables[path.table].of("category").get(LABEL)
+    if path.table == KNOWN_LABELS and column is not None and len(column.vocabulary) > MOST_VALUES + 1:
+        yield ClassBlock(way, path, cells, LABEL)
 
 
 def _world(database: Database, cells: Mapping[str, TableCells], unit: int) -> Iterator[Block]:

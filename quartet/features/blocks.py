@@ -14,13 +14,14 @@ from quartet.causal import TimeRule, visible
 from quartet.database import Relation
 from quartet.features.counts import time_columns
 from quartet.features.paths import LAST, RECENT, Path
-from quartet.features.summed import Summed, TableCells
+from quartet.features.summed import CODE, Summed, TableCells
 from quartet.features.timeline import Ints, days_since
 from quartet.times import DAY
 
 WORLD = "world: "
 PLACE, GAP = ", place among ", ", gap to the first of "
 _MOST_LAGS = 5
+_CLASS_WAYS = ("the latest", f"most of the last {LAST}")
 _MOST_WORLD = 8  # cells of a table whose means over all rows are told
 _MOST_PLACES = 4  # cells of a path by which rows are compared with each other
 _AT_ONCE = 2**18  # rows that are compared, at all times together
@@ -161,6 +162,53 @@ class LagBlock:
                 place += 1
             out[is_there, place] = days_since(self.path.timeline.time[at[is_there]], times[is_there])
             place += 1
+
+
+@dataclass(frozen=True, eq=False)
+class ClassBlock:
+    """Which class the latest labels at the end of a path have, and the last twelve mostly, as codes.
+
+    Of many classes, summaries tell of the most frequent few alone. Labels of one time count together.
+    """
+
+    way: Way
+    path: Path
+    cells: TableCells
+    label: str
+
+    @cached_property
+    def names(self) -> list[str]:
+        return [f"{self.path.label} -> {self.label}: {what}{CODE}" for what in _CLASS_WAYS]
+
+    @cached_property
+    def codes(self) -> NDArray[np.int32]:
+        layout = self.cells.features.tables[self.cells.table.name].layout
+        return np.asarray(
+            self.cells.features.tables[self.cells.table.name].categories[
+                :, layout.categories.index(self.label)
+            ]
+        )
+
+    def fill(self, rows: Ints, times: Ints, rule: TimeRule, out: Matrix, threads: int) -> None:  # noqa: ARG002
+        cuts = self.path.timeline.cuts(self.way.follow(rows, times, rule), times, (), (1, LAST), rule)
+        for place in range(len(_CLASS_WAYS)):
+            begin, end = cuts[:, 1 + place], cuts[:, -1]
+            count = np.maximum(end - begin, 0)
+            seed = np.repeat(np.arange(len(rows)), count)
+            within = np.arange(len(seed)) - np.repeat(np.cumsum(count) - count, count)
+            out[:, place] = commonest(seed, self.codes[self.path.shown[begin[seed] + within]], len(rows))
+
+
+def commonest(seed: Ints, codes: NDArray[Any], num_seeds: int) -> NDArray[np.float32]:
+    """Returns the code that each seed has most often, of equal ones the lowest; NaN where it has none."""
+    found = np.full(num_seeds, np.nan, np.float32)
+    size = int(codes.max(initial=0)) + 1
+    pairs, count = np.unique(seed * size + codes, return_counts=True)
+    order = np.lexsort((pairs % size, -count, pairs // size))
+    owner = pairs[order] // size
+    is_first = np.append(True, owner[1:] != owner[:-1])[: len(owner)]
+    found[owner[is_first]] = (pairs[order] % size)[is_first]
+    return found
 
 
 @dataclass(frozen=True, eq=False)

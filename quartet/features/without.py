@@ -17,11 +17,12 @@ from numpy.typing import NDArray
 from quartet.causal import TimeRule
 from quartet.database import Database
 from quartet.features.aggregates import RelationalColumns
-from quartet.features.blocks import LagBlock, Matrix, OwnBlock, PathBlock, Way
+from quartet.features.blocks import ClassBlock, LagBlock, Matrix, OwnBlock, PathBlock, Way, commonest
 from quartet.features.paths import FEW, LAST, MANY, WINDOWS, Path
 from quartet.features.summed import ONE, SUM, TREND, Summed
 from quartet.features.timeline import Ints, days_since
 from quartet.tasks import Seeds
+from quartet.times import STATIC
 
 _LASTS = (LAST, 1, FEW, MANY)
 
@@ -67,10 +68,12 @@ def columns_without(
         place += len(block.names)
         if wanted is not None and wanted.isdisjoint(block.names):
             continue
-        if isinstance(block, (OwnBlock, PathBlock)):
+        if isinstance(block, (OwnBlock, PathBlock, ClassBlock)):
             end, is_cut = _followed(block.way, row, time, columns.rule, lost, len(gone))
             if isinstance(block, PathBlock) and end >= 0:
                 _path_without(block.path, block.summed, end, time, columns.rule, lost, target)
+            if isinstance(block, ClassBlock) and end >= 0:
+                _classes_without(block, end, time, columns.rule, lost, target)
             target[is_cut] = np.nan
         elif isinstance(block, LagBlock):
             _lags_without(block, int(row[0]), time, columns.rule, lost, target)
@@ -198,3 +201,18 @@ def _lags_without(block: LagBlock, about: int, time: int, rule: TimeRule, lost: 
             lines[: len(kept), place] = cells[block.path.shown[kept]]
         lines[: len(kept), -1] = days_since(block.path.timeline.time[kept], np.full(len(kept), time))
         out[variant] = lines.ravel()
+
+
+def _classes_without(
+    block: ClassBlock, about: int, time: int, rule: TimeRule, lost: _Gone, out: Matrix
+) -> None:
+    cuts, removed = _removed(block.path, about, time, rule, lost)
+    begin, num = int(cuts[0]), int(cuts[-1] - cuts[0])
+    for variant, gone in removed:
+        kept = begin + _kept_tail(num, gone, num)
+        times = block.path.timeline.time[kept]
+        for place, most in enumerate((1, LAST)):
+            first = times[-most] if len(kept) >= most else STATIC  # those of one time count together
+            own = kept[times >= first]
+            codes = block.codes[block.path.shown[own]]
+            out[variant, place] = commonest(np.zeros(len(own), np.int64), codes, 1)[0]

@@ -11,8 +11,17 @@ from itertools import pairwise
 from quartet.database import Relation
 from quartet.features.aggregates import RelationalColumns
 from quartet.features.arrays import FIRST_CODE
-from quartet.features.blocks import Calendar, LagBlock, OwnBlock, PathBlock, PlaceBlock, Way, WorldBlock
-from quartet.features.paths import WINDOWS, Path
+from quartet.features.blocks import (
+    Calendar,
+    ClassBlock,
+    LagBlock,
+    OwnBlock,
+    PathBlock,
+    PlaceBlock,
+    Way,
+    WorldBlock,
+)
+from quartet.features.paths import LAST, WINDOWS, Path
 from quartet.features.summed import SUM, TREND, Summed, TableCells
 from quartet.tasks import KNOWN_LABELS
 
@@ -110,6 +119,8 @@ def column_words(columns: RelationalColumns) -> dict[str, ColumnWords]:
             words = list(_own(block, noun))
         elif isinstance(block, LagBlock):
             words = list(_lags(block))
+        elif isinstance(block, ClassBlock):
+            words = list(_class_words(block, _subject(block.path, block.way, noun)))
         elif isinstance(block, PathBlock):
             words = list(_path(block.path, block.summed, _subject(block.path, block.way, noun)))
         else:
@@ -260,6 +271,14 @@ def _lags(block: LagBlock) -> Iterator[ColumnWords]:
         else:
             value = what.partition(" = ")[2]
             yield replace(facts, words=f"{which} is {value}", cell=what, names=YES_NO)
+
+
+def _class_words(block: ClassBlock, subject: str) -> Iterator[ColumnWords]:
+    column = block.cells.features.statistics.tables[block.path.table].of("category")[block.label]
+    names = ("none", "a new value", *map(str, column.vocabulary))
+    facts = ColumnWords("", block.path.table, block.path.label, "latest", cell=block.label, names=names)
+    yield replace(facts, words=f"the latest of {subject}")
+    yield replace(facts, words=f"the commonest of the last {LAST} {subject}", span=f"last {LAST}")
 
 
 def _short(window: str) -> str:

@@ -174,7 +174,7 @@ class _Fitting:
         own = tuple(name for name in every if not is_about_others(name))
         near = tuple(name for name in every if name in self.data.view.columns.near)
         kinds = {"trees on near rows": (near, "values"), "trees": (every, "values")}
-        if self.kind == "regression":
+        if self.data.task.spec.facts.is_number:
             kinds |= {"trees on logarithms": (every, "logarithms")}
             kinds |= {"trees on changes": (every, "changes")} if past_column(self.data) else {}
         kinds |= {"trees on own rows": (own, "values")}

@@ -1,4 +1,4 @@
-"""TreeTarget: what trees of a regression are fitted to.
+"""What trees are fitted to, and where they begin: `TreeTarget` of a regression, `ClassStart` of classes.
 
 A median stays a median under any rising scale, so trees that are fitted to logarithms answer the same question, and
 a few very large labels do not decide their splits. Trees that begin with the mean of an entity's past labels learn only
@@ -11,13 +11,16 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
-from quartet.features import MEAN_PAST_LABEL, NumberColumn
-from quartet.tasks import KNOWN_LABELS, LABEL
+from quartet.features import CODE, FIRST_CODE, MEAN_PAST_LABEL, NumberColumn
+from quartet.tasks import KNOWN_LABELS, LABEL, class_codes
 from quartet.training import RegressionOutput, TrainingData
 
 Floats = NDArray[np.float64]
+_CLASS_PATHS, _IN_PATH = f"{KNOWN_LABELS} ", f", {KNOWN_LABELS} "  # how names of columns of past labels go on
+_MOSTLY = 0.5  # of training rows have the class of past labels, for trees to begin with it
 
 
 @dataclass(frozen=True)
@@ -79,6 +82,75 @@ class TreeTarget:
         moved = added.sum(2)
         whole = self.standardised(base + moved) - self.standardised(base)
         return added * np.divide(whole, moved, out=np.zeros_like(moved), where=moved != 0)[:, :, None]
+
+
+@dataclass(frozen=True)
+class ClassStart:
+    """Trees of classes that begin with the class of past labels, where mostly it comes again.
+
+    They begin with `p = share [class is that of past labels] + (1 - share) rate`, and learn what speaks against it. A
+    class that training had once is so told as well as a common one.
+    """
+
+    column: str  # of codes: which class past labels have
+    classes: tuple[int, ...]  # of each code, -1 for none
+    share: float  # of training rows that have that class
+    rates: tuple[float, ...]  # of all classes in training
+
+    @staticmethod
+    def of(data: TrainingData) -> ClassStart | None:
+        """Returns where trees begin by training labels; None where past labels tell less than half of them."""
+        tables, classes = data.features.statistics.tables, data.task.classes
+        column = tables[KNOWN_LABELS].of("category").get(LABEL) if KNOWN_LABELS in tables else None
+        codes = [name for name in data.column_names if name.startswith(_CLASS_PATHS) or _IN_PATH in name]
+        codes = [name for name in codes if name.endswith(CODE)]
+        if classes is None or column is None or not codes:
+            return None
+        spec = data.task.spec
+        values = pa.chunked_array([pa.array(list(column.vocabulary))])
+        known = class_codes(values, classes, spec, f'task "{spec.name}"')
+        places = tuple([-1] * FIRST_CODE + np.where(known < len(classes), known, -1).tolist())
+        labels, matrix = data.labels("train"), data.columns("train")
+        counts = np.bincount(labels, minlength=len(classes)) + 0.5
+        rates = tuple((counts / counts.sum()).tolist())
+        found: tuple[float, ClassStart] | None = None
+        for name in codes:
+            told = ClassStart(name, places, 0.0, rates).told(matrix, data.column_names)
+            right = float((told == labels).mean())
+            if right > max(_MOSTLY, found[0] if found else 0.0):
+                share = float(np.clip((told == labels)[told >= 0].mean(), 0.01, 0.99))
+                found = right, ClassStart(name, places, share, rates)
+        return found[1] if found else None
+
+    def told(self, matrix: NDArray[np.float32], names: tuple[str, ...]) -> NDArray[np.int64]:
+        """Returns the class of past labels of each row, -1 where there are none."""
+        codes = np.nan_to_num(matrix[:, names.index(self.column)]).astype(np.int64)
+        known = np.array(self.classes)
+        return np.asarray(np.where(codes < len(known), known[np.minimum(codes, len(known) - 1)], -1))
+
+    def learned(self, labels: NDArray[Any]) -> NDArray[Any]:
+        return labels
+
+    def start(self, matrix: NDArray[np.float32], names: tuple[str, ...]) -> Floats:
+        """Returns the (S, classes) logits at which trees begin."""
+        told, chance = self.told(matrix, names), np.tile(self.rates, (len(matrix), 1))
+        chance[told >= 0] *= 1 - self.share
+        chance[told >= 0, told[told >= 0]] += self.share
+        return np.log(chance)
+
+    def standardised(self, raw: Floats) -> Floats:
+        return raw
+
+    def shares(
+        self,
+        added: Floats,
+        base: Floats,  # noqa: ARG002 (a logit is the sum of its shares)
+        matrix: NDArray[np.float32],
+        names: tuple[str, ...],
+    ) -> Floats:
+        """Returns what columns add to each logit; where trees begin counts as added by the column of past labels."""
+        added[:, :, names.index(self.column)] += self.start(matrix, names) - np.log(self.rates)
+        return added
 
 
 def past_column(data: TrainingData) -> NumberColumn | None:

@@ -30,6 +30,24 @@ def checked_text(text: str, num_features: int, num_outputs: int) -> str:
     return "\n".join([*lines, "end of trees", ""])
 
 
+def joined_labels(text: str, base: NDArray[np.float64], rounds: NDArray[np.int64], num_features: int) -> str:
+    """Returns the trees of labels that were grown side by side, each label with its own rounds and its base added."""
+    parts = re.split(r"^Tree=\d+$", text.partition("\nend of trees")[0], flags=re.MULTILINE)[1:]
+    num, kept = len(base), []
+    for number, part in enumerate(parts[: int(rounds.max()) * num]):
+        label, turn = number % num, number // num
+        added = base[label] if turn == 0 else 0.0
+        if turn >= rounds[label]:
+            part = f"\nnum_leaves=1\nleaf_value={added:.17g}\n"
+        elif added:
+            leaf = _numbers(
+                dict(re.findall(r"^(leaf_value)=(.*)$", part, re.MULTILINE)), "leaf_value", np.float64
+            )
+            part = re.sub(r"^leaf_value=.*$", _line("leaf_value", leaf + added), part, flags=re.MULTILINE)
+        kept.append(f"Tree={number}\n{part}")
+    return checked_text("\n".join(kept), num_features, num)
+
+
 def _checked_tree(fields: Mapping[str, str], num_features: int) -> list[str]:
     """Returns the lines of one tree: each of its splits and leaves is reached on one way, and names what exists."""
     leaf = _numbers(fields, "leaf_value", np.float64)

@@ -19,19 +19,21 @@ from numpy.typing import NDArray
 from quartet.causal import visible
 from quartet.config import Recipe
 from quartet.evaluation import (
+    CLASS_CODES,
     MOST_TREES,
-    PATIENCE,
     column_settings,
+    grow_labels,
     higher_is_better,
+    patience,
     selection_value,
     task_settings,
 )
 from quartet.features import CODE
 from quartet.listener import SILENT, Listener
 from quartet.machine import ALONE, Processes
-from quartet.models.tree_target import TreeTarget
-from quartet.models.tree_text import checked_text, leading_columns
-from quartet.tasks import SPLITS, Seeds, Split
+from quartet.models.tree_target import ClassStart, TreeTarget
+from quartet.models.tree_text import checked_text, joined_labels, leading_columns
+from quartet.tasks import KNOWN_LABELS, SPLITS, Seeds, Split
 from quartet.training import Epoch, Fitted, Member, Output, RegressionOutput, TrainingData, View, duration
 
 _TREES, _FACTS = "trees.txt", "trees.json"
@@ -52,7 +54,9 @@ class Trees:
     num_outputs: int
     text: str  # as `checked_text` writes them
     is_refit: bool = False  # whether they have seen the labels of validation
-    target: TreeTarget | None = None  # what trees of a regression were fitted to; None: standardised values
+    target: TreeTarget | ClassStart | None = (
+        None  # what they were fitted to, or began with; None: values as they are
+    )
     before: str = ""  # as validation has chosen them, where they are fitted again; not kept
     members: ClassVar[tuple[Member, ...]] = ()
     weights: ClassVar[tuple[float, ...]] = ()
@@ -87,7 +91,7 @@ class Trees:
         if listener.should_stop():  # the trial may have ended early
             return None
         if should_refit:
-            again = boosting.grow(train + val, rounds=model.num_rounds)
+            again = boosting.grow(train + val, rounds=model.rounds)
             model = replace(model, text=again, is_refit=True, before=model.text)
             chosen += ", fitted again to train and validation"
         seconds = time.perf_counter() - boosting.begin
@@ -114,7 +118,7 @@ class Trees:
         if self.target is None:
             return raw
         start = self.target.start(matrix, self.names)
-        return self.target.standardised(raw if start is None else raw + start[:, None])
+        return self.target.standardised(raw if start is None else raw + start.reshape(len(raw), -1))
 
     def contributions(self, matrix: NDArray[np.float32]) -> NDArray[np.float64]:
         """Returns what each column adds to each logit, by LightGBM's own Shapley values: (S, outputs, names)."""
@@ -145,7 +149,7 @@ class Trees:
         facts = json.loads((folder / _FACTS).read_text(encoding="utf-8"))
         names, text = tuple(facts["columns"]), (folder / _TREES).read_text(encoding="utf-8")
         checked = checked_text(text, len(names), output.num_outputs)
-        target = TreeTarget(**facts["target"]) if "target" in facts else None
+        target = _target_from(facts["target"], output.num_outputs) if "target" in facts else None
         return cls(names, output.num_outputs, checked, bool(facts["is_refit"]), target)
 
     @property
@@ -162,6 +166,14 @@ class Trees:
     def num_rounds(self) -> int:
         """Returns how often trees were added: one a round, or one for each class."""
         return self.num_trees // self.num_outputs
+
+    @property
+    def rounds(self) -> NDArray[np.int64]:
+        """Returns how many rounds each output has; those of labels end on their own."""
+        leaves = np.array(self._leaves).reshape(-1, self.num_outputs)
+        last = np.where(leaves > 1, np.arange(1, len(leaves) + 1)[:, None], 1).max(0)
+        last[last.argmax()] = len(leaves)
+        return np.asarray(last)
 
     @cached_property
     def gains(self) -> dict[str, float]:
@@ -198,6 +210,17 @@ class Trees:
         return lightgbm.Booster(model_str=self.text)
 
 
+def _target_from(facts: dict[str, Any], num_outputs: int) -> TreeTarget | ClassStart:
+    """Returns what was kept of a target; a ValueError where it could lead astray."""
+    if "rates" not in facts:
+        return TreeTarget(**facts)
+    kept = ClassStart(facts["column"], tuple(facts["classes"]), float(facts["share"]), tuple(facts["rates"]))
+    is_right = len(kept.rates) == num_outputs and all(rate > 0 for rate in kept.rates)
+    if not is_right or not 0 < kept.share < 1 or not all(-1 <= c < num_outputs for c in kept.classes):
+        raise ValueError("trees begin where there is no class")
+    return kept
+
+
 @dataclass(frozen=True, eq=False)
 class _Rows:
     """Rows that trees are fitted to, or stopped by."""
@@ -217,6 +240,10 @@ class _Rows:
         matrix = np.concatenate([self.matrix, other.matrix])
         return _Rows(matrix, np.concatenate([self.labels, other.labels]), start)
 
+    def learnable(self, num_classes: int) -> _Rows:
+        """Returns the rows from which something can be learned: not those of classes that training does not have."""
+        return self if (self.labels < num_classes).all() else self[self.labels < num_classes]
+
 
 @dataclass
 class _Boosting:
@@ -225,7 +252,10 @@ class _Boosting:
     data: TrainingData
 
     def __post_init__(self) -> None:
-        self.begin, self.target = time.perf_counter(), TreeTarget.of(self.data)
+        self.begin, self.target = (
+            time.perf_counter(),
+            TreeTarget.of(self.data) or ClassStart.of(self.data),
+        )
         self.haste, self.prepared = (
             1.0,
             0.0,
@@ -255,7 +285,7 @@ class _Boosting:
             return _Rows(matrix, self.target.learned(labels), start)
         if isinstance(output, RegressionOutput):
             labels = (labels - output.median) / output.spread
-        return _Rows(matrix, labels)
+        return _Rows(matrix, labels[:, : output.num_outputs] if labels.ndim > 1 else labels)
 
     @property
     def is_over(self) -> bool:
@@ -275,7 +305,7 @@ class _Boosting:
         self,
         train: _Rows,
         stop: _Rows | None = None,
-        rounds: int = MOST_TREES,
+        rounds: int | NDArray[np.int64] = MOST_TREES,
         must_stop: Callable[[], bool] = lambda: False,
     ) -> str:
         """Returns trees as text: so many rounds of them, or those that are best for the rows that stop them."""
@@ -283,24 +313,35 @@ class _Boosting:
 
         data, names = self.data, self.data.column_names
         kind, num_outputs, recipe = data.task.spec.type, data.output.num_outputs, data.recipe
-        settings = column_settings(
-            kind, len(data.seeds["train"]), recipe.model.extra_trees, torch.get_num_threads()
-        ) | {"seed": recipe.rng_seed, **task_settings(kind, num_outputs)}
+        num_rows = len(data.seeds["train"])
+        settings = column_settings(kind, num_rows, recipe.model.extra_trees, torch.get_num_threads())
+        settings |= {"seed": recipe.rng_seed, **task_settings(kind, num_outputs, num_rows)}
         settings["learning_rate"] *= self.haste
         codes = [place for place, name in enumerate(names) if name.endswith(CODE)]
+        if any(KNOWN_LABELS in names[place] for place in codes):
+            settings |= CLASS_CODES
+        most = int(np.max(rounds))
+        if train.labels.ndim > 1:
+            stops = None if stop is None else (stop.matrix, stop.labels)
+            grown = grow_labels(settings, (train.matrix, train.labels), stops, codes, most, must_stop)
+            own = rounds if isinstance(rounds, np.ndarray) else grown.rounds
+            return joined_labels(grown.booster.model_to_string(), grown.base, own, len(names))
+        if data.task.spec.facts.has_classes:
+            train = train.learnable(num_outputs)
+            stop = None if stop is None else stop.learnable(num_outputs)
         dataset = lightgbm.Dataset(
             train.matrix, train.labels, init_score=train.start, categorical_feature=codes, params=settings
         )
         if stop is None:
-            text = lightgbm.train(settings, dataset, rounds).model_to_string()
+            text = lightgbm.train(settings, dataset, most).model_to_string()
         else:
             watch = _Watch(must_stop, lightgbm.callback.EarlyStopException, self.hasten)
             booster = lightgbm.train(
                 settings,
                 dataset,
-                rounds,
+                most,
                 valid_sets=[dataset.create_valid(stop.matrix, stop.labels, init_score=stop.start)],
-                callbacks=[lightgbm.early_stopping(PATIENCE, verbose=False), watch],
+                callbacks=[lightgbm.early_stopping(patience(num_outputs), verbose=False), watch],
             )
             text = booster.model_to_string(num_iteration=watch.best_round)
         return checked_text(text, len(names), num_outputs)
@@ -324,7 +365,7 @@ class _Boosting:
         before, after = train[is_before], train[is_after]
         stopped = self.grow(before, after, must_stop=listener.should_stop)
         earlier = Trees(data.column_names, data.output.num_outputs, stopped, target=self.target)
-        again = replace(earlier, text=self.grow(before + after, rounds=earlier.num_rounds))
+        again = replace(earlier, text=self.grow(before + after, rounds=earlier.rounds))
         values = [
             selection_value(
                 data.task.spec.type, data.labels("val"), data.output.scores(trees.raw(val.matrix))
@@ -337,7 +378,8 @@ class _Boosting:
         limit = self.data.recipe.time_limit
         stop = f", stopped after {duration(limit)}" if limit else ""
         text = (
-            f"LightGBM, at most {MOST_TREES:,} trees, until {PATIENCE} more do not help on validation{stop}"
+            f"LightGBM, at most {MOST_TREES:,} trees, until {patience(self.data.output.num_outputs)} more do not help "
+            f"on validation{stop}"
         )
         return [("model", text)]
 
@@ -357,11 +399,9 @@ def _inner_cutoff(times: NDArray[np.int64], asked: NDArray[np.int64]) -> int:
 def _can_be_learned(data: TrainingData, before: NDArray[Any], after: NDArray[Any]) -> bool:
     """Returns whether labels before a cut-off can be learned from, and those after it tell when to stop."""
     are_enough = min(len(before), len(after)) >= _FEWEST
-    if data.task.spec.type == "regression":
+    if data.task.spec.facts.is_number:
         return are_enough
-    return are_enough and all(
-        len(np.unique(part)) == len(np.unique(data.labels("train"))) for part in (before, after)
-    )
+    return are_enough and all(len(np.unique(part)) > 1 for part in (before, after))
 
 
 @dataclass(eq=False)

@@ -40,6 +40,16 @@ METRICS = {
         "Macro F1",
         "how well classes are found, rare ones counting as much as common ones; 1 is perfect",
     ),
+    "mrr": ("Rank (MRR)", "the mean of 1 over the place of the right class among all by score; 1 is perfect"),
+    "top_5": ("Among five", "the share of rows whose class is among the five most probable"),
+    "macro_ap": ("Precision, by label", "average precision of each label, rare ones counting the same"),
+    "micro_ap": ("Precision, of all", "average precision of all labels as one, common ones counting most"),
+    "macro_auc": ("Ranking, by label", "AUC of each label, rare ones counting the same; chance is 0.5"),
+    "micro_auc": ("Ranking, of all", "AUC of all labels as one; chance is 0.5"),
+    "label_log_loss": (
+        "Log loss",
+        "how surprised somebody who trusts the scores is by each label; 0 is perfect",
+    ),
 }
 MEMBERS = {
     "trees on near rows": "boosted trees on counts, means and sums over rows one link away",
@@ -54,6 +64,7 @@ RULES = {
     "constant": "the same for everyone: what was usual in training",
     "entity mean": "the mean of what came for the same entity before",
     "last 12 labels": "the same over its last 12 outcomes",
+    "last 12 of the same": "what came for the last 12 rows that name the same row",
     "LightGBM on counts": "boosted trees on the entity's own cells and counts of linked rows",
 }
 PROTOCOLS = {
@@ -78,11 +89,7 @@ def question(spec: TaskSpec) -> str:
     if spec.description:
         return spec.description
     ahead = f" in the {show_length(spec.horizon).removeprefix('1 ')} that follows" if spec.horizon else ""
-    what = {
-        "binary_classification": f"will “{spec.target_col}” come true{ahead}?",
-        "regression": f"how large will “{spec.target_col}” be{ahead}?",
-        "multiclass_classification": f"which “{spec.target_col}” will it be{ahead}?",
-    }.get(spec.type, f"{spec.target_col}{ahead}")
+    what = spec.facts.question.format(target=spec.target_col, ahead=ahead)
     return f"For each row of {spec.entity_table}: {what}"
 
 
@@ -207,7 +214,12 @@ def _evaluation_part(
         "verdict": verdict(evaluation),
         "num_rows": evaluation.num_rows,
         "metrics": [(name, *METRICS.get(name, (name, "")), m.higher_is_better) for name, m in first.items()],
-        "rules": [(row.name, RULES[row.name]) for row in evaluation.rows if row.name in RULES],
+        "rules": [
+            (row.name, about)
+            for row in evaluation.rows
+            for name, about in RULES.items()
+            if row.name == name or row.name.startswith(f"{name} ")
+        ],
         "members": [(name, about) for name, about in MEMBERS.items() if name in members],
         "rows": [
             {

@@ -54,6 +54,9 @@ class Checkpoint:
     calibration: Calibration | Temperature | None = None
     drift: Drift | None = None
     sure: Sure | None = None
+    thresholds: tuple[float, ...] | None = (
+        None  # of each label of many: the score from which on it is predicted
+    )
 
     @cached_property
     def features_key(self) -> str:
@@ -109,6 +112,7 @@ class Checkpoint:
             "validation": self.validation,
             "calibration": asdict(self.calibration) if self.calibration else None,
             "sure": self.sure.by if self.sure else None,
+            "thresholds": self.thresholds,
         }
         with new_folder(folder) as fresh:
             (fresh / _MODEL).write_text(json.dumps(about, indent=1), encoding="utf-8")
@@ -152,6 +156,11 @@ class Checkpoint:
         calibration, drift = about["calibration"], folder / _DRIFT
         if not np.isfinite([*(calibration or {}).values()]).all():
             raise ValueError("a calibration without finite numbers")
+        thresholds = about.get("thresholds")
+        if thresholds is not None and (
+            len(thresholds) != output.num_outputs or not np.isfinite(thresholds).all()
+        ):
+            raise ValueError("thresholds that are not those of the labels")
         return Checkpoint(
             model_row(recipe.model.architecture).model_class.load(folder, recipe, output),
             recipe,
@@ -167,4 +176,10 @@ class Checkpoint:
             Sure.from_arrays(about["task"]["spec"]["type"], about["sure"], load_file(folder / _SURE))
             if about.get("sure")
             else None,
+            None if thresholds is None else tuple(map(float, thresholds)),
         )
+
+
+def mean_thresholds(members: Sequence[Checkpoint]) -> NDArray[np.float64]:
+    """Returns the threshold of each label for the mean of some models' scores."""
+    return np.asarray(np.mean([member.thresholds or () for member in members], axis=0))

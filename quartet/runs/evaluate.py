@@ -5,19 +5,22 @@ This is the one place where the vault with the test labels is opened.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from rich.console import Group
+from rich.text import Text
 
 from quartet.config import Protocol
 from quartet.drawing import Bin, reliability_svg, rendered
 from quartet.errors import QuartetError, UsageError
 from quartet.evaluation import (
     Hits,
+    LabelFigures,
     Measure,
     Miss,
     calibration_bins,
@@ -25,6 +28,7 @@ from quartet.evaluation import (
     difference,
     fit_rules,
     hits,
+    label_figures,
     main_metric,
     measures,
     misses,
@@ -33,11 +37,11 @@ from quartet.features import FeatureTable
 from quartet.findings import warning
 from quartet.listener import SILENT, Listener
 from quartet.machine import intact
-from quartet.runs.checkpoint import Checkpoint
+from quartet.runs.checkpoint import Checkpoint, mean_thresholds
 from quartet.runs.run import Run, member_logits
-from quartet.runs.show import evaluation_grid
+from quartet.runs.show import evaluation_grid, labels_grid
 from quartet.runs.sure import Judged, check_shares, judge, say, sures_of
-from quartet.tasks import Split, Task, tell_alone
+from quartet.tasks import Split, Task, TaskType, tell_alone
 from quartet.training import View
 
 if TYPE_CHECKING:
@@ -62,8 +66,8 @@ class Evaluation:
     """The predictions of a model on one split, under one protocol, with rules beside them. Prints as a table.
 
     `bins` are predictions of like size, `hits` what came true among the highest (of yes or no), `misses` how far off
-    values were (of a number), and `confusion` which classes were taken for which. `sure` tells how often intervals or
-    sets held on test.
+    values were (of a number), `confusion` which classes were taken for which, and `labels` how each label of many is
+    found. `sure` tells how often intervals or sets held on test.
     """
 
     task: str
@@ -76,6 +80,7 @@ class Evaluation:
     hits: tuple[Hits, ...] = ()
     misses: tuple[Miss, ...] = ()
     confusion: tuple[tuple[int, ...], ...] = ()
+    labels: tuple[LabelFigures, ...] = ()
     sure: Judged | None = None
 
     def __str__(self) -> str:
@@ -88,7 +93,8 @@ class Evaluation:
         title = f"{self.task}, {self.split} ({self.protocol}), {self.num_rows:,} rows"
         shown = [row for row in self.rows if members or not row.name.startswith(_MEMBER)]
         told = list(self.sure.lines("intervals" if self.misses else "sets")) if self.sure else []
-        return evaluation_grid(title, [(row.name, row.measures) for row in shown], self.warnings, told)
+        grid = evaluation_grid(title, [(row.name, row.measures) for row in shown], self.warnings, told)
+        return Group(grid, Text(), labels_grid(self.labels)) if self.labels else grid
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -130,7 +136,8 @@ class Evaluation:
 
 
 _MEMBER = "- "  # before the name of a member of a model
-_PARTS: dict[str, Any] = {"bins": Bin, "hits": Hits, "misses": Miss}
+_MOST_CLASSES = 200  # of which it is told which were taken for which
+_PARTS: dict[str, Any] = {"bins": Bin, "hits": Hits, "misses": Miss, "labels": LabelFigures}
 
 
 def kept_evaluations(run: Run) -> list[Evaluation]:
@@ -222,12 +229,11 @@ def evaluate(
             sures = [one.knowing(target, c.probabilities(x), time, known_at, h) for one, c, x, h in told]
         said = say(checkpoints, sures, every, hints, as_of, nominal)
         sure = judge(spec.type, said, target, scores[model], time, task.seeds(split).node, abstain)
-    train = np.asarray(task.seeds("train").target) if task.spec.type == "regression" else None
+    train = np.asarray(task.seeds("train").target) if task.spec.facts.is_number else None
     rows = tuple(
         EvaluationRow(name, measures(task.spec.type, target, score, entity=seeds.node, train_target=train))
         for name, score in scores.items()
     )
-    own, kind = scores[model], task.spec.type
     warnings = [too_good(task, rows[0], rows[num_models:], members[0][0].model)]
     return Evaluation(
         task.name,
@@ -235,13 +241,33 @@ def evaluate(
         protocol,
         len(target),
         rows,
-        bins=() if kind == "multiclass_classification" else _bins(target, own),
-        warnings=tuple(filter(None, warnings)),
-        hits=hits(target, own) if kind == "binary_classification" else (),
-        misses=misses(target, own) if kind == "regression" else (),
-        confusion=confusion(target, own) if kind == "multiclass_classification" else (),
+        warnings=tuple(filter(None, [*warnings, *_unseen(task, split)])),
+        **_DETAILS[task.spec.type](target, scores[model], [checkpoint for checkpoint, _ in members]),
         sure=sure,
     )
+
+
+def _unseen(task: Task, split: Split) -> list[str]:
+    """Returns what is said of rows whose class no model can know: they are among those that are judged."""
+    return [str(finding) for finding in task.findings(split) if finding.code == "L30"]
+
+
+def _of_classes(target: NDArray[Any], score: Scores, members: Sequence[Checkpoint]) -> dict[str, Any]:  # noqa: ARG001
+    return {"confusion": confusion(target, score) if score.shape[1] <= _MOST_CLASSES else ()}
+
+
+def _of_labels(target: NDArray[Any], score: Scores, members: Sequence[Checkpoint]) -> dict[str, Any]:
+    names = members[0].task.classes or ()
+    return {"labels": label_figures(target, score, names, mean_thresholds(members))}
+
+
+# What is counted of a model besides its measures.
+_DETAILS: dict[TaskType, Callable[[NDArray[Any], Scores, Sequence[Checkpoint]], dict[str, Any]]] = {
+    "binary_classification": lambda y, score, _: {"bins": _bins(y, score), "hits": hits(y, score)},
+    "regression": lambda y, score, _: {"bins": _bins(y, score), "misses": misses(y, score)},
+    "multiclass_classification": _of_classes,
+    "multilabel_classification": _of_labels,
+}
 
 
 def paired(runs: Sequence[Run], task: Task, split: Split) -> list[Measure]:

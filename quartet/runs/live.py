@@ -127,7 +127,7 @@ class LiveModel:
         if sures := self._known_sures(int(times.min()) if len(times) else STATIC, listener):
             own = [member.scores(x) for member, x in zip(self.members, logits, strict=True)]
             said = say(self.members, sures, own, [hints for _, hints in answers], times, nominal)
-        else:
+        elif not record.spec.facts.holds_lists:
             text = "the model keeps nothing that tells how sure it is: it is of an earlier version"
             findings.append(note("C10", record.name, text, fix="train again for intervals and sets"))
         listener.noticed(findings)
@@ -139,7 +139,7 @@ class LiveModel:
         if self.judged is not None and is_asked:
             quality = "; ".join([quality, *self.judged.told(nominal, abstain)])
         length = show_length(record.horizon) if record.horizon else ""
-        return Predictions(scores, words, quality, self.name, length)
+        return Predictions(scores, words, quality, self.name, length, record.classes or ())
 
     def _answers(
         self, number: int, rows: NDArray[np.int64], times: NDArray[np.int64], listener: Listener

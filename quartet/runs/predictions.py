@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,7 +18,7 @@ from quartet.drawing import cell, rendered
 from quartet.errors import UsageError
 from quartet.evaluation import Calibration
 from quartet.machine import as_path, new_file
-from quartet.runs.checkpoint import Checkpoint
+from quartet.runs.checkpoint import Checkpoint, mean_thresholds
 from quartet.runs.show import predictions_grid
 from quartet.runs.sure import Said
 from quartet.tasks import TaskSpec
@@ -26,19 +27,12 @@ from quartet.times import show_instant, show_length, to_arrow
 if TYPE_CHECKING:
     import pandas as pd
 
-_OURS = (
-    "name",
-    "time",
-    "predicted",
-    "score",
-    "calibrated",
-    "low",
-    "high",
-    "set",
-)  # and `score_` with a class
+# And `score_` with a class.
+_OURS = ("name", "time", "predicted", "score", "calibrated", "low", "high", "set", "rank")
 _KEPT = ("model", "horizon")  # columns that a table in a database has besides
 _MOST_SHOWN = 10
-_WHAT = {"binary_classification": "probability of ", "multiclass_classification": "class of "}
+_FEW_CLASSES = 12  # whose scores people are shown beside each other
+_BEST = 3  # classes that they are shown where there are more
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +47,7 @@ class Predictions:
     quality: str = ""
     model: str = ""
     horizon: str = ""
+    classes: tuple[Any, ...] = ()
 
     def __len__(self) -> int:
         return int(self.table.num_rows)
@@ -67,7 +62,40 @@ class Predictions:
         lines = [
             cell(text, style) for text, style in ((self.headline, "bold"), (self.quality, "dim")) if text
         ]
-        return Group(*lines[:1], predictions_grid(self.top(most).table, len(self)), *lines[1:])
+        shown = (
+            self.best_classes(_BEST)
+            if len(self.classes) > _FEW_CLASSES and "rank" not in self._names
+            else self
+        )
+        count = most * (len(shown) // max(1, len(self)))  # of each entity, all of its classes that are shown
+        return Group(*lines[:1], predictions_grid(shown.top(count or most).table, len(shown)), *lines[1:])
+
+    @property
+    def _names(self) -> list[str]:
+        return list(self.table.column_names)
+
+    def best_classes(self, most: int) -> Predictions:
+        """Returns a row for each of the so many most probable classes of each entity and time, the best first.
+
+        `rank` counts from 1, `predicted` is the class and `score` its probability. As rows they are filtered, joined
+        and compared like any others, however many there are.
+        """
+        if not isinstance(most, int) or most < 1:
+            raise UsageError("C02", f"the number of classes is {most!r}", "give a whole number from 1 on")
+        if not self.classes or "rank" in self._names:
+            raise UsageError("C02", "these predictions have no scores of classes", "ask a model of classes")
+        scores = np.stack([self.table[f"score_{name}"].to_numpy() for name in self.classes], 1)
+        order = np.argsort(-scores, axis=1, kind="stable")[
+            :, :most
+        ]  # of equal ones the first, as `predicted`
+        count = order.shape[1]
+        kept = [name for name in self._names if name != "predicted" and not name.startswith("score_")]
+        table = self.table.select(kept).take(pa.array(np.repeat(np.arange(len(self)), count)))
+        table = table.append_column("rank", pa.array(np.tile(np.arange(1, count + 1), len(self))))
+        names = pa.array(_of_one_type(self.classes))
+        table = table.append_column("predicted", names.take(pa.array(order.ravel())))
+        table = table.append_column("score", pa.array(np.take_along_axis(scores, order, 1).ravel()))
+        return replace(self, table=table)
 
     def top(self, most: int | None = None) -> Predictions:
         """Returns so many rows with the highest scores, or all, the highest first; equal ones in the order of keys.
@@ -76,9 +104,11 @@ class Predictions:
         """
         if most is not None and (not isinstance(most, int) or most < 0):
             raise UsageError("C02", f"the number of predictions is {most!r}", "give a whole number")
-        by_score = [("score", "descending")] if "score" in self.table.column_names else []
+        is_ranked = "rank" in self._names
+        by_score = [("score", "descending")] if "score" in self._names and not is_ranked else []
+        by_rank = [("rank", "ascending")] if is_ranked else []
         ordered = self.table.sort_by(
-            [*by_score, (self.table.column_names[0], "ascending"), ("time", "ascending")]
+            [*by_score, (self._names[0], "ascending"), ("time", "ascending"), *by_rank]
         )
         return replace(self, table=ordered.slice(0, most))
 
@@ -109,7 +139,8 @@ def prediction_writer(target: str | Path) -> Any:
 
         def write_file(predictions: Predictions) -> None:
             with new_file(path) as fresh:
-                writers[path.suffix](predictions.table, fresh)
+                table = predictions.table
+                writers[path.suffix](table if path.suffix == ".parquet" else _plain(table), fresh)
 
         return write_file
     place = DatabaseTable.parse(str(target))
@@ -121,13 +152,24 @@ def prediction_writer(target: str | Path) -> Any:
 
 def _kept_rows(predictions: Predictions) -> pa.Table:
     """Returns predictions as rows of a table in a database, with their model and horizon."""
-    given, count = predictions.table, len(predictions)
+    given, count = _plain(predictions.table), len(predictions)
     columns: dict[str, Any] = {"model": pa.array([predictions.model] * count, pa.string())}
     for name in given.column_names:
         columns[f"key.{name}" if name in _KEPT else name] = given[name]
         if name == "time":
             columns["horizon"] = pa.array([predictions.horizon] * count, pa.string())
     return pa.table(columns)
+
+
+def _plain(table: pa.Table) -> pa.Table:
+    """Returns a table without lists, for where no cell can hold one: they become JSON."""
+    for place, column in enumerate(table.columns):
+        if pa.types.is_list(column.type):
+            texts = pa.array(
+                [json.dumps(cell, ensure_ascii=False) for cell in column.to_pylist()], pa.string()
+            )
+            table = table.set_column(place, table.column_names[place], texts)
+    return table
 
 
 def headline(
@@ -147,7 +189,7 @@ def question(spec: TaskSpec, times: NDArray[np.int64]) -> str:
     when = first if first == last else f"times from {first} to {last}"
     length = show_length(spec.horizon)
     ahead = f" in the {length.removeprefix('1 ')} after {when}" if spec.horizon else f" at {when}"
-    return f"{spec.name}: {_WHAT.get(spec.type, '')}{spec.target_col}{ahead}"
+    return f"{spec.name}: {spec.facts.what}{spec.target_col}{ahead}"
 
 
 def prediction_table(
@@ -174,11 +216,19 @@ def prediction_table(
     is_calibrated = all(member.calibration is not None for member in members)
     sure = {} if said is None else _sure_columns(said, classes or (0, 1))
     if classes is not None:
-        top = scores.argmax(1)
-        columns["predicted"] = pa.array([classes[place] for place in top])
-        if is_calibrated:
-            chances = _mean([member.probabilities(member.scores(numbers)) for member, numbers in pairs])
-            columns["calibrated"] = pa.array(chances[np.arange(len(top)), top])
+        classes = _of_one_type(classes)
+        if members[0].thresholds is not None:
+            is_there = scores >= mean_thresholds(members)
+            kind = pa.list_(pa.array(classes).type)
+            columns["predicted"] = pa.array(
+                [[classes[i] for i in np.flatnonzero(row)] for row in is_there], kind
+            )
+        else:
+            top = scores.argmax(1)
+            columns["predicted"] = pa.array([classes[place] for place in top])
+            if is_calibrated:
+                chances = _mean([member.probabilities(member.scores(numbers)) for member, numbers in pairs])
+                columns["calibrated"] = pa.array(chances[np.arange(len(top)), top])
         columns |= sure | {f"score_{c}": pa.array(scores[:, i]) for i, c in enumerate(classes)}
         return pa.table(columns)
     columns["score"] = pa.array(scores)
@@ -213,3 +263,8 @@ def asked_columns(
 
 def _mean(parts: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
     return parts[0] if len(parts) == 1 else np.mean(parts, axis=0)
+
+
+def _of_one_type(classes: Sequence[Any]) -> tuple[Any, ...]:
+    """Returns classes that one column can hold: numbers beside which others are pooled become text."""
+    return tuple(classes) if len({type(name) for name in classes}) == 1 else tuple(map(str, classes))

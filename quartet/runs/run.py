@@ -32,7 +32,7 @@ from quartet.config import Recipe
 from quartet.database import Table
 from quartet.drawing import curves_svg
 from quartet.errors import UsageError
-from quartet.evaluation import Calibration, Sure, Temperature
+from quartet.evaluation import Calibration, Sure, Temperature, best_thresholds
 from quartet.listener import SILENT, Listener
 from quartet.machine import check_checksums, intact, new_file, write_checksums
 from quartet.runs.checkpoint import Checkpoint
@@ -175,6 +175,9 @@ class Run:
         each["val"] = fitted.validation or member_logits(model, data.view, data.seeds["val"])
         logits = {split: model.blend(each[split]) for split in splits}
         calibration: Calibration | Temperature | None = None
+        thresholds: tuple[float, ...] | None = None
+        if task.spec.facts.holds_lists:
+            thresholds = best_thresholds(data.labels("val"), data.output.scores(logits["val"]))
         if task.spec.type == "binary_classification":
             calibration = Calibration.fit(logits["val"][:, 0], data.labels("val"))
         elif task.spec.type == "multiclass_classification":
@@ -182,8 +185,10 @@ class Run:
         checkpoint = Checkpoint(
             model, data.recipe, data.output, data.features.statistics, self.task,
             fitted.best.number, fitted.best.validation, calibration, Drift.of(data, model, logits) if is_done else None,
+            thresholds=thresholds,
         )  # fmt: skip
-        checkpoint = replace(checkpoint, sure=_sure(checkpoint, data, logits["val"], each["val"]))
+        if not task.spec.facts.holds_lists:
+            checkpoint = replace(checkpoint, sure=_sure(checkpoint, data, logits["val"], each["val"]))
         checkpoint.save(self.model_folder)
         (self.folder / "predictions").mkdir(exist_ok=True)
         for split, numbers in logits.items():
@@ -226,7 +231,7 @@ class Run:
             scores = np.stack([kept[name].to_numpy() for name in names], 1)
             if not np.isfinite(scores).all():
                 raise ValueError("scores that are no finite numbers")
-        return scores if task.classes else scores[:, 0]
+        return scores[:, 0] if task.classes is None else scores
 
 
 def member_logits(model: Any, view: View, seeds: Seeds, listener: Listener = SILENT) -> list[np.ndarray]:

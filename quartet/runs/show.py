@@ -17,7 +17,7 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from quartet.drawing import as_shown, cell, console, new_bar, new_grid, say
-from quartet.evaluation import Measure, main_metric, measures
+from quartet.evaluation import LabelFigures, Measure, main_metric, measures
 from quartet.findings import Finding
 from quartet.listener import Listener
 from quartet.tasks import KNOWN_LABELS, SPLITS, balance
@@ -26,6 +26,7 @@ from quartet.training import Epoch, Fitted, Member, Training, TrainingData, dura
 
 _SECONDS_BETWEEN_LINES = 30.0
 _WORTH_A_LINE = 2.0  # seconds of work that is over
+_MOST_LABELS = 30  # in a table for people
 
 
 class ProgressView(Listener):
@@ -210,14 +211,36 @@ def evaluation_grid(
     return Group(grid, *below) if below else grid
 
 
+def labels_grid(labels: Sequence[LabelFigures]) -> Grid:
+    """Returns how well each label is found, the commonest first; of very many, not all."""
+    names = ("rows", "average precision", "auc", "threshold", "precision", "recall")
+    title = (
+        "Labels"
+        if len(labels) <= _MOST_LABELS
+        else f"Labels, the commonest {_MOST_LABELS} of {len(labels):,}"
+    )
+    grid = new_grid(title, "", *names, right=names)
+    for one in sorted(labels, key=lambda one: -one.count)[:_MOST_LABELS]:
+        figures = (one.average_precision, one.roc_auc, one.threshold, one.precision, one.recall)
+        texts = ("–" if figure is None else f"{figure:.3f}" for figure in figures)
+        grid.add_row(cell(one.name, "cyan"), f"{one.count:,}", *texts)
+    return grid
+
+
 def predictions_grid(table: pa.Table, num_all: int) -> Grid:
     """Returns predictions that come first among so many, in their order."""
     title = f"{num_all:,} prediction{'' if num_all == 1 else 's'}"
     if 0 < table.num_rows < num_all:
-        title += f", the {'highest' if 'score' in table.column_names else 'first'} {table.num_rows:,}"
+        is_ranked = "score" in table.column_names and "rank" not in table.column_names
+        title += f", the {'highest' if is_ranked else 'first'} {table.num_rows:,}"
     right = tuple(name for name in table.column_names if name != "name")
     grid = new_grid(title, *table.column_names, right=right)
     for row in table.to_pylist():
-        texts = (f"{v:.4f}" if isinstance(v, float) else "–" if v is None else v for v in row.values())
-        grid.add_row(*map(cell, texts))
+        grid.add_row(*(cell(_shown(value)) for value in row.values()))
     return grid
+
+
+def _shown(value: Any) -> Any:
+    if isinstance(value, list):
+        return ", ".join(map(str, value)) or "none"
+    return f"{value:.4f}" if isinstance(value, float) else "–" if value is None else value

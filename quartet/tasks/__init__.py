@@ -2,6 +2,7 @@
 
 from quartet.tasks.binding import early_text
 from quartet.tasks.checks import check_labels, lint
+from quartet.tasks.classes import class_codes
 from quartet.tasks.export import task_yaml, write_relbench
 from quartet.tasks.labels import LabelColumns, label_times, labels_at, read_labels
 from quartet.tasks.late_columns import tell_alone
@@ -11,7 +12,7 @@ from quartet.tasks.query import Reading, is_query, read_query, selected_keys
 from quartet.tasks.record import TaskRecord
 from quartet.tasks.sandbox import run_task_sql
 from quartet.tasks.seeds import Links, Seeds
-from quartet.tasks.spec import TaskSpec, TaskType
+from quartet.tasks.spec import TYPES, TaskSpec, TaskType
 from quartet.tasks.splits import SPLITS, Split, Splits, forecast_times
 from quartet.tasks.task import Task, task_names
 from quartet.tasks.vault import balance
@@ -21,6 +22,7 @@ __all__ = [
     "KNOWN_LABELS",
     "LABEL",
     "SPLITS",
+    "TYPES",
     "LabelColumns",
     "Links",
     "Population",
@@ -34,6 +36,7 @@ __all__ = [
     "TaskType",
     "balance",
     "check_labels",
+    "class_codes",
     "early_text",
     "forecast_times",
     "is_query",

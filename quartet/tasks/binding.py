@@ -14,6 +14,7 @@ from quartet.causal import visible
 from quartet.database import Database, Table
 from quartet.errors import TaskError, TimeError, examples
 from quartet.findings import Finding, note, warning
+from quartet.tasks.classes import class_target, unseen_finding
 from quartet.tasks.labels import LabelColumns, has_label, label_times, rows_of_keys
 from quartet.tasks.seeds import Links, Seeds, Target
 from quartet.tasks.spec import TaskSpec
@@ -31,10 +32,12 @@ def to_seeds(
     on_early_seed: OnEarlySeed,
     where: str,
     exists_by: int | None = None,
+    is_sealed: bool = False,
 ) -> tuple[Seeds, list[Finding]]:
     """Returns label rows as checked seeds of the database, and what had to be left out.
 
-    Entities that do not exist at a cut-off (`exists_by`) are not asked about, where it is given.
+    Entities that do not exist at a cut-off (`exists_by`) are not asked about, where it is given. Of labels that are
+    sealed, those of test, no finding tells more than a count.
     """
     entity, findings = database[spec.entity_table], []
     columns = LabelColumns.of(spec, entity)
@@ -77,7 +80,10 @@ def to_seeds(
             fix = 'correct the task, or leave them out: --drop-early, in Python on_early_seed="drop"'
             raise TimeError("T05", text, fix)
         findings.append(warning("T05", where, f"{text}; left out", int(early.sum())))
-        seeds = seeds.select(~early)
+        seeds, labels = seeds.select(~early), labels.filter(pa.array(~early))
+    if classes is not None:
+        told = labels[columns.target], np.asarray(seeds.target), classes, spec, where, is_sealed
+        findings += unseen_finding(*told)
     return seeds, findings
 
 
@@ -118,21 +124,8 @@ def _target(
                 "or say task_type: multiclass_classification",
             )
         return _numbers(column, pa.int64(), where)
-    known = pa.array(classes) if classes is not None else pc.unique(column).sort()
-    try:
-        codes = pc.index_in(column, known.cast(column.type))
-    except pa.ArrowException:
-        text = f"{where}: labels are {column.type}, those of train are {known.type}"
-        raise TaskError("L07", text, "give all labels one type") from None
-    unseen = column.filter(pc.is_null(codes))
-    if len(unseen):
-        shown = examples(value.as_py() for value in pc.unique(unseen))
-        raise TaskError(
-            "L07",
-            f"{where}: {len(unseen):,} labels are of classes that train does not have {shown}",
-            "merge the rare classes, or move the cut-offs",
-        )
-    return np.asarray(codes.to_numpy(), dtype=np.int64)
+    assert classes is not None
+    return class_target(column, classes, spec, where)
 
 
 def _numbers(column: pa.ChunkedArray, kind: pa.DataType, where: str) -> NDArray[Any]:

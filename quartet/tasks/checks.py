@@ -36,11 +36,20 @@ def check_labels(task: Task) -> list[Finding]:
     for split in ("train", "val"):
         target, name = np.asarray(task.seeds(split).target), "training" if split == "train" else split
         problem = "" if len(target) else f"there are no {name} labels"
-        if len(target) and task.spec.type != "regression" and target.min() == target.max():
-            value = target[0] if is_binary else (task.classes or [])[target[0]]
-            problem = f"all {len(target):,} {name} labels are {value}"
+        if len(target) and target.ndim > 1 and (target.min(0) == target.max(0)).all():
+            problem = f"no class is in some of the {len(target):,} {name} labels and not in all"
+        elif (
+            len(target)
+            and target.ndim == 1
+            and not task.spec.facts.is_number
+            and target.min() == target.max()
+        ):
+            value = (
+                [0, 1] if task.classes is None else [*task.classes, "of one class that train does not have"]
+            )
+            problem = f"all {len(target):,} {name} labels are {value[min(target[0], len(value) - 1)]}"
         if problem and split == "train":
-            what = "model" if task.spec.type == "regression" else "classifier"
+            what = "model" if task.spec.facts.is_number else "classifier"
             problem += f" ({waiting})" if waiting and not len(target) else ""
             place = query_place(task.spec.query, "target")
             raise TaskError("L05", f"{problem}. A {what} cannot be trained", place=place)

@@ -73,6 +73,7 @@ def task_yaml(task: Task) -> str:
         "timedelta": show_length(spec.horizon) if spec.horizon else "",
         "known_after": show_length(spec.known_after) if spec.known_after else "",
         "num_eval_timestamps": spec.num_eval_times if spec.kind == "forecast" else 0,
+        "pool_classes": spec.pool_classes,
         "remove_columns": [list(pair) for pair in spec.remove_columns], "timezone": spec.timezone,
         "val_timestamp": show_instant(task.splits.val), "test_timestamp": show_instant(task.splits.test),
         "sql": spec.sql, "population": spec.population, "labels": spec.labels,

@@ -14,7 +14,16 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from quartet.causal import TimeRule, num_visible
-from quartet.database import NO_SUCH_KEY, Database, KeyColumn, KeyMap, Table, canonical, read_table
+from quartet.database import (
+    NO_SUCH_KEY,
+    Database,
+    ForeignKey,
+    KeyColumn,
+    KeyMap,
+    Table,
+    canonical,
+    read_table,
+)
 from quartet.errors import SchemaError, TaskError, TimeError, UsageError, did_you_mean, examples
 from quartet.tasks.sandbox import TaskTables
 from quartet.tasks.spec import TaskSpec
@@ -22,6 +31,7 @@ from quartet.tasks.splits import Split, Splits, forecast_times, no_times
 from quartet.times import NEVER, STATIC, show_instant, show_length, to_arrow, to_utc
 
 _MOST_TIMES = 1_000_000  # at which labels are made
+_MOST_LINKED = 1000  # rows of another table that are classes of a link to it
 _LONG_AGO = STATIC + 1  # which DuckDB reads as -infinity: before every window that has a start
 _LABEL_TYPES = (
     pa.types.is_integer,
@@ -34,26 +44,27 @@ _LABEL_TYPES = (
 
 @dataclass(frozen=True)
 class LabelColumns:
-    """The names of the three columns of a label table, the zone of its times, and whether a label is a set of rows."""
+    """The names of the three columns of a label table, the zone of its times, and whether a label is a list."""
 
     time: str
     entity: str
     target: str
     timezone: str | None = None
-    holds_sets: bool = False
+    holds_lists: bool = False
 
     @staticmethod
     def of(spec: TaskSpec, entity: Table) -> LabelColumns:
         if spec.kind != "autocomplete":
-            is_link = spec.type == "recommendation"
-            return LabelColumns(spec.time_col, spec.entity_col, spec.target_col, spec.timezone, is_link)
+            is_list = spec.facts.holds_lists
+            return LabelColumns(spec.time_col, spec.entity_col, spec.target_col, spec.timezone, is_list)
         if entity.schema.time is None:
             raise TaskError(
                 "L01", f'task "{spec.name}" fills in a column of "{entity.name}", which has no time column'
             )
         # RelBench names the row number "primary_key" where a table has no key of its own.
         key = entity.primary_key[0] if entity.primary_key else "primary_key"
-        return LabelColumns(entity.schema.time.column, key, spec.target_col)
+        holds_lists = spec.facts.holds_lists
+        return LabelColumns(entity.schema.time.column, key, spec.target_col, holds_lists=holds_lists)
 
     def select(self, table: pa.Table, where: str) -> pa.Table:
         """Returns the table with just these three columns, as canonical as those of a database, and its times in UTC.
@@ -72,14 +83,14 @@ class LabelColumns:
                 text = f'{where} has {table.column_names.count(name)} columns "{name}"'
                 raise TaskError("L12", text, "return each column once")
             kind = table.schema.field(name).type
-            is_set = self.holds_sets and name == self.target
-            if (pa.types.is_nested(kind) and not is_set) or pa.types.is_interval(kind):
+            is_list = self.holds_lists and name == self.target
+            if (pa.types.is_nested(kind) and not is_list) or pa.types.is_interval(kind):
                 raise TaskError("L12", f'{where}: column "{name}" is {kind}', "return a plain value")
         times = to_utc(table[self.time], f"{where}, column {self.time}", timezone=self.timezone)
         in_utc = pa.array(times.ns, pa.timestamp("ns", "UTC"), mask=times.missing)
         plain = canonical(table.select([self.entity, self.target]), where)
         target = plain[self.target]
-        if not self.holds_sets and not any(test(target.type) for test in _LABEL_TYPES):
+        if not self.holds_lists and not any(test(target.type) for test in _LABEL_TYPES):
             fix = "return numbers or text"
             raise TaskError("L07", f"{where}: labels are {target.type}, neither numbers nor text", fix)
         if pa.types.is_floating(target.type):
@@ -294,12 +305,19 @@ def column_labels(spec: TaskSpec, database: Database) -> pa.Table:
             f'table "{entity.name}" has no column "{spec.target_col}"'
             + did_you_mean(spec.target_col, entity.data.column_names),
         )
-    if spec.target_col in (*key_columns(entity), columns.time):
-        raise TaskError(
-            "L02",
-            f"the target {entity.name}.{spec.target_col} is a key or the time of its table",
-            "choose a value column",
-        )
+    link = link_of(entity, spec.target_col)
+    if link is not None and spec.type == "multiclass_classification":
+        count = pc.count_distinct(entity.data[spec.target_col]).as_py()
+        if count > _MOST_LINKED:
+            where = f"the target {entity.name}.{spec.target_col}"
+            text = f"{where} names {count:,} rows of {link.table}: too many for classes"
+            raise TaskError("L02", text, f"predict a column of {link.table}, or recommend rows of it")
+    elif spec.target_col in (*key_columns(entity), columns.time):
+        fix = "choose a value column"
+        if link is not None:
+            fix = f"say task_type: multiclass_classification, where a class is a row of {link.table}"
+        text = f"the target {entity.name}.{spec.target_col} is a key or the time of its table"
+        raise TaskError("L02", text, fix)
     keys = entity.data[columns.entity] if entity.primary_key else pa.array(np.arange(entity.num_rows))
     target = entity.data[spec.target_col]
     is_dated = ~np.isin(entity.known_at, (STATIC, NEVER))
@@ -309,6 +327,12 @@ def column_labels(spec: TaskSpec, database: Database) -> pa.Table:
     labels = labels.filter(pc.and_(has_label(target), pa.array(is_dated)))
     labels = columns.select(labels, f'task "{spec.name}"')
     return labels.sort_by([(columns.time, "ascending"), (columns.entity, "ascending")])
+
+
+def link_of(table: Table, column: str) -> ForeignKey | None:
+    """Returns the link that a column makes by itself; None if it makes none, or is of the key of its table."""
+    links = (link for link in table.schema.foreign_keys if link.columns == (column,))
+    return None if column in table.primary_key else next(links, None)
 
 
 def key_columns(table: Table) -> set[str]:

@@ -8,7 +8,7 @@ how many rows there are and how old they are; those that are filled in later do.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -31,6 +31,7 @@ _STRONG = 0.9
 _CLOSER = 0.5  # of what counts and ages leave to be told, a strong column tells so much
 _ENOUGH = 100  # labels, and a tenth of that of each class
 _MOST_CATEGORIES = 50
+_MOST_CLASSES = 5  # of label lists, each of which is looked at by itself
 _Floats = NDArray[np.float64]
 
 
@@ -65,9 +66,10 @@ def column_findings(task: Task) -> list[Finding]:
     told, base = tell_alone(task)
     is_binary = task.spec.type == "binary_classification"
     is_enough = len(target) >= _ENOUGH and (not is_binary or 10 <= target.sum() <= len(target) - 10)
+    scale = _SCALES.get(task.spec.type, "rank correlation")
     least = max(base, min(_CERTAIN, max(_STRONG, base + _CLOSER * (1 - base)) if is_enough else 1.0))
     for one in told:
-        text = f"{one.words} alone predicts the target with {'AUC' if is_binary else 'rank correlation'} "
+        text = f"{one.words} alone predicts the target with {scale} "
         text += f"{one.strength:.3f} (counts and ages: {base:.3f}): looks like a leak"
         if one.is_copy:
             text = f"{one.words} equals the target in 100 % of rows: looks like a leak"
@@ -88,16 +90,19 @@ def tell_alone(task: Task) -> tuple[list[Told], float]:
         return [], 0.0
     some = slice(None, None, max(1, len(seeds) // _CHECKED_ROWS))
     rows, times = seeds.node[some] - task.database.offsets[entity.name], seeds.time[some]
-    target = seeds.target[some].astype(np.float64)
-    is_binary = task.spec.type == "binary_classification"
-    base, told = 0.5 if is_binary else 0.0, list[Told]()
+    measure, targets = _measure(task), [seeds.target[some].astype(np.float64)]
+    if targets[0].ndim > 1:
+        most = np.argsort(-targets[0].sum(0), kind="stable")[:_MOST_CLASSES]
+        targets = [targets[0][:, place] for place in most]
+    base, told = 0.5 if measure is _auc else 0.0, list[Told]()
     for seen, counts in _linked_rows(task, rows, times):
-        base = max([base, *(strength(values, target, is_binary) for values in counts)])
+        base = max([base, *(strength(values, target, measure) for values in counts for target in targets)])
         for name in (name for name in seen.table.data.column_names if name not in key_columns(seen.table)):
             is_given = seen.is_own and task.spec.kind == "autocomplete"
             told += [
                 one
-                for one in _told_by(seen, name, times, target, is_binary)
+                for target in targets
+                for one in _told_by(seen, name, times, target, measure)
                 if not is_given or one.strength > _CERTAIN or one.words.startswith("the time")
             ]
     best: dict[tuple[str, str], Told] = {}
@@ -140,23 +145,24 @@ def _latest(
 
 
 def _told_by(
-    seen: _Seen, name: str, times: NDArray[np.int64], target: _Floats, is_binary: bool
+    seen: _Seen, name: str, times: NDArray[np.int64], target: _Floats, measure: _Measure
 ) -> Iterator[Told]:
     """Yields how well a column tells the target: by its cells, or by the distances of its dates."""
     table, has_row = seen.table, seen.rows >= 0
     where, dates = f"{table.name}.{name}", dates_of(table, name)
     if dates is None:
         column = table.data[name].take(pa.array(seen.rows, mask=~has_row))
-        values = as_numbers(column, target)
+        values = _as_codes(column) if measure is class_share else as_numbers(column, target)
         if values is not None:
             is_copy = seen.is_own and not pa.types.is_string(column.type) and _is_copy(values, target)
-            found = strength(np.where(np.isnan(values), -np.inf, values), target, is_binary)
+            is_copy &= measure is not class_share  # numbers of classes are names
+            found = strength(np.where(np.isnan(values), -np.inf, values), target, measure)
             yield Told(1.0 if is_copy else found, f'column "{where}"', table.name, name, is_copy)
         return
     date = np.where(has_row, dates[seen.rows], NEVER)
     for words, since in (("t", times), ("its row", np.where(has_row, table.known_at[seen.rows], STATIC))):
         days = np.where((date == NEVER) | (since == STATIC), -np.inf, -_days(since, date))
-        yield Told(strength(days, target, is_binary), f'the time from {words} to "{where}"', table.name, name)
+        yield Told(strength(days, target, measure), f'the time from {words} to "{where}"', table.name, name)
 
 
 def _days(times: NDArray[np.int64], known: NDArray[np.int64]) -> _Floats:
@@ -190,17 +196,64 @@ def as_numbers(column: pa.ChunkedArray, target: _Floats) -> _Floats | None:
     return np.asarray(means[places], dtype=np.float64)
 
 
-def strength(values: _Floats, target: _Floats, is_binary: bool) -> float:
-    """Returns how well the order of the values tells the target: AUC, or the absolute rank correlation."""
+def _as_codes(column: pa.ChunkedArray) -> _Floats | None:
+    """Returns the number of each value in a column whose cells can be compared; an empty cell is a value, too."""
+    if pa.types.is_nested(column.type):
+        return None
+    codes = column.combine_chunks().dictionary_encode(null_encoding="encode")
+    return np.asarray(codes.indices.to_numpy(), dtype=np.float64)
+
+
+def strength(values: _Floats, target: _Floats, measure: _Measure) -> float:
+    """Returns how well values tell the target, by a measure; nothing where one of them does not differ."""
     if np.ptp(target) == 0 or (values == values[0]).all():
         return 0.0
-    ranks = _mid_ranks(values)
-    if is_binary:
-        positive = target == 1
-        wins = ranks[positive].sum() - positive.sum() * (positive.sum() + 1) / 2
-        auc = float(wins / (positive.sum() * (~positive).sum()))
-        return max(auc, 1 - auc)
-    return float(abs(np.corrcoef(ranks, _mid_ranks(target))[0, 1]))
+    return measure(values, target)
+
+
+def _auc(values: _Floats, target: _Floats) -> float:
+    ranks, positive = _mid_ranks(values), target == 1
+    wins = ranks[positive].sum() - positive.sum() * (positive.sum() + 1) / 2
+    auc = float(wins / (positive.sum() * (~positive).sum()))
+    return max(auc, 1 - auc)
+
+
+def _rank_correlation(values: _Floats, target: _Floats) -> float:
+    return float(abs(np.corrcoef(_mid_ranks(values), _mid_ranks(target))[0, 1]))
+
+
+def class_share(values: _Floats, target: _Floats) -> float:
+    """Returns how much of what the commonest class leaves to be told is told by that of other rows of equal value.
+
+    A row is told by the other rows of its value: a value that occurs once tells nothing.
+    """
+    _, value = np.unique(values, return_inverse=True)
+    _, kind = np.unique(target, return_inverse=True)
+    size = int(kind.max()) + 1
+    pairs, count = np.unique(value * size + kind, return_counts=True)
+    most = np.zeros(int(value.max()) + 1, np.int64)
+    np.maximum.at(most, pairs // size, count)
+    rows = np.bincount(value)
+    right = np.where(rows > 1, rows * (most - 1) / np.maximum(rows - 1, 1), 0).sum() / len(target)
+    usual = np.bincount(kind).max() / len(target)
+    return float(max(0.0, (right - usual) / (1 - usual)))
+
+
+_Measure = Callable[[_Floats, _Floats], float]
+_MEASURES: dict[str, _Measure] = {
+    "binary_classification": _auc,
+    "multilabel_classification": _auc,
+    "multiclass_classification": class_share,
+}
+_SCALES = {
+    "binary_classification": "AUC",
+    "multilabel_classification": "AUC",
+    "multiclass_classification": "a skill of",
+}
+
+
+def _measure(task: Task) -> _Measure:
+    return _MEASURES.get(task.spec.type, _rank_correlation)
 
 
 def _mid_ranks(values: _Floats) -> _Floats:

@@ -19,6 +19,7 @@ from quartet.database import FACTS, Database, ForeignKey, TableSchema, TimeColum
 from quartet.errors import SchemaError, TaskError
 from quartet.findings import Finding, note
 from quartet.tasks.binding import repeated_labels
+from quartet.tasks.classes import class_codes
 from quartet.tasks.labels import LabelColumns, closed_labels, column_labels, has_label, label_times
 from quartet.tasks.seeds import Seeds
 from quartet.tasks.spec import TaskSpec
@@ -90,9 +91,11 @@ def known_cases(
 ) -> Seeds:
     """Returns the seeds of the latest windows whose labels are known at a time, with these labels, in a fixed order.
 
-    There are none where labels are in a table of their own that is not given, or entities have no key to find them by.
+    There are none where labels are lists, or in a table of their own that is not given, or entities have no key to find
+    them by.
     """
-    if len(database[spec.entity_table].primary_key) != 1 or (labels is None and spec.kind == "external"):
+    has_key = len(database[spec.entity_table].primary_key) == 1
+    if not has_key or spec.facts.holds_lists or (labels is None and spec.kind == "external"):
         return Seeds(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0))
     if labels is None:
         labels = derived_labels(database, spec, splits, upto, _CASE_WINDOWS)
@@ -104,13 +107,13 @@ def past_label_seeds(database: Database, spec: TaskSpec, classes: Sequence[Any] 
     """Returns the rows of `known_labels` as the seeds whose labels they were."""
     table = database[KNOWN_LABELS]
     rows = next(relation.rows for relation in database.relations if relation.table == KNOWN_LABELS)
-    label, has_target = table.data[LABEL], np.ones(table.num_rows, dtype=bool)
-    if spec.type != "regression":
-        label = pc.index_in(label, pa.array([0, 1] if classes is None else classes).cast(label.type))
-        has_target = label.is_valid().to_numpy()  # training may not have had a class that came up since
-        label = label.fill_null(-1)
+    target, has_target = table.data[LABEL], rows >= 0
+    if not spec.facts.is_number:
+        known = [0, 1] if classes is None else classes
+        target = class_codes(target, known, spec, f'the past labels of task "{spec.name}"')
+        has_target &= target < len(known)  # training may not have had a class that came up since
     node, time = rows + database.offsets[spec.entity_table], table.known_at - spec.known_at(0)
-    return Seeds(node, time, label.to_numpy()).select((rows >= 0) & has_target)
+    return Seeds(node, time, np.asarray(target)).select(has_target)
 
 
 def _label_table(database: Database, spec: TaskSpec, labels: pa.Table, upto: int) -> pa.Table:
@@ -121,7 +124,7 @@ def _label_table(database: Database, spec: TaskSpec, labels: pa.Table, upto: int
     labels = labels.filter(has_label(labels[columns.target]))
     known_at = spec.known_at(label_times(labels[columns.time], where))
     label = labels[columns.target]
-    if spec.type == "regression":  # the last bits of a sum depend on the order of its rows
+    if spec.facts.is_number:  # the last bits of a sum depend on the order of its rows
         label = label.cast(pa.float32(), safe=False)
     table = pa.table([labels[columns.entity], to_arrow(known_at), label], names=[_ENTITY, _KNOWN_AT, LABEL])
     rows = table.filter(pa.array(visible(known_at, upto))).group_by([_ENTITY, _KNOWN_AT], use_threads=False)
@@ -138,8 +141,9 @@ def _label_table(database: Database, spec: TaskSpec, labels: pa.Table, upto: int
 
 def _schema(database: Database, spec: TaskSpec) -> TableSchema:
     entity = database[spec.entity_table]
-    if spec.type == "recommendation":
-        raise TaskError("L07", f'labels of task "{spec.name}" are sets of rows, which no cell can hold')
+    if spec.facts.holds_lists:
+        what = "lists of classes" if spec.facts.has_classes else "sets of rows"
+        raise TaskError("L07", f'labels of task "{spec.name}" are {what}, which no cell can hold')
     if len(entity.primary_key) != 1:
         raise TaskError(
             "L11", f'table "{entity.name}" has no single primary key, so past labels cannot link to its rows'
@@ -149,5 +153,5 @@ def _schema(database: Database, spec: TaskSpec) -> TableSchema:
         foreign_keys=(ForeignKey((_ENTITY,), entity.name),),
         time=TimeColumn(_KNOWN_AT),
         settled=FACTS,
-        kinds={LABEL: "number" if spec.type == "regression" else "category"},
+        kinds={LABEL: "number" if spec.facts.is_number else "category"},
     )

@@ -24,12 +24,12 @@ class Links:
         return Links(offsets, self.nodes[np.repeat(chosen, counts)])
 
 
-Target = NDArray[np.float64] | NDArray[np.int64] | Links
+Target = NDArray[np.float64] | NDArray[np.int64] | NDArray[np.int8] | Links
 
 
 @dataclass(frozen=True, eq=False)
 class Seeds:
-    """S pairs (node, time) with their targets: float for regression, class number, or `Links`.
+    """S pairs (node, time) with their targets: float for regression, class number, (S, classes) of 0 and 1, or `Links`.
 
     One entity may occur at several times; a seed is the pair, never the entity alone.
     """
@@ -54,9 +54,13 @@ class Seeds:
         return replace(self, target=None)
 
     def joined_with(self, others: Seeds) -> Seeds:
-        """Returns these seeds and others, with their targets."""
+        """Returns these seeds and others, with their targets; of label lists, with those that both can have."""
+        targets = [np.asarray(seeds.target) for seeds in (self, others)]
+        if targets[0].ndim > 1:
+            width = min(target.shape[1] for target in targets)
+            targets = [target[:, :width] for target in targets]
         return Seeds(
             np.concatenate([self.node, others.node]),
             np.concatenate([self.time, others.time]),
-            np.concatenate([np.asarray(self.target), np.asarray(others.target)]),
+            np.concatenate(targets),
         )

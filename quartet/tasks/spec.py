@@ -11,14 +11,53 @@ from quartet.times import parse_length
 
 Kind = Literal["forecast", "autocomplete", "external"]
 _LARGEST = 2**31 - 1
-TaskType = Literal["binary_classification", "regression", "multiclass_classification", "recommendation"]
+TaskType = Literal[
+    "binary_classification",
+    "regression",
+    "multiclass_classification",
+    "multilabel_classification",
+    "recommendation",
+]
+
+
+@dataclass(frozen=True)
+class TypeFacts:
+    """What a type of target is, for all who would else ask for its name."""
+
+    what: str = ""  # is predicted, before the name of the target
+    question: str = "{target}{ahead}"
+    is_number: bool = False
+    has_classes: bool = False  # training names them, and each has a score of its own
+    holds_lists: bool = False  # a cell of the label column is a list
+
+
+TYPES: dict[TaskType, TypeFacts] = {
+    "binary_classification": TypeFacts("probability of ", "will “{target}” come true{ahead}?"),
+    "regression": TypeFacts("", "how large will “{target}” be{ahead}?", is_number=True),
+    "multiclass_classification": TypeFacts(
+        "class of ", "which “{target}” will it be{ahead}?", has_classes=True
+    ),
+    "multilabel_classification": TypeFacts(
+        "classes of ", "which of “{target}” will there be{ahead}?", has_classes=True, holds_lists=True
+    ),
+    "recommendation": TypeFacts(holds_lists=True),
+}
 
 _WORDS = frozenset(
     {
         *("name", "kind", "task_type", "description", "manifest_version"),
         *("entity_table", "entity_col", "target_col", "time_col"),
         *("src_entity_table", "src_entity_col", "dst_entity_table", "dst_entity_col", "eval_k"),
-        *("timedelta", "known_after", "num_eval_timestamps", "remove_columns", "sql", "labels", "timezone"),
+        *(
+            "timedelta",
+            "known_after",
+            "num_eval_timestamps",
+            "remove_columns",
+            "pool_classes",
+            "sql",
+            "labels",
+            "timezone",
+        ),
         *("query", "population", "val_timestamp", "test_timestamp", "evaluator", "extra_files"),
     }
 )
@@ -41,6 +80,7 @@ class TaskSpec:
     known_after: int = 0  # nanoseconds from the end of the window until the label is known
     num_eval_times: int = 1
     remove_columns: tuple[tuple[str, str], ...] = ()
+    pool_classes: int = 0  # classes with fewer training labels are one class, "(other)"
     sql: str = ""
     population: str = ""  # SQL of who is asked about at a time, from rows known then
     query: str = ""  # the predictive query that `sql` and `population` were made from
@@ -57,6 +97,10 @@ class TaskSpec:
         to t itself is known right after it, so that no seed of that time sees its own.
         """
         return time + (self.lag or 1)
+
+    @property
+    def facts(self) -> TypeFacts:
+        return TYPES[self.type]
 
     @property
     def lag(self) -> int:
@@ -124,6 +168,7 @@ def spec_from_dict(manifest: Mapping[str, Any], where: str) -> TaskSpec:
         known_after=length("known_after"),
         num_eval_times=whole("num_eval_timestamps", 1),
         remove_columns=column_pairs(manifest.get("remove_columns") or (), where, "remove_columns"),
+        pool_classes=whole("pool_classes", 0),
         sql=text("sql"),
         population=text("population"),
         query=text("query"),
@@ -155,6 +200,9 @@ def _check_complete(spec: TaskSpec, where: str) -> None:
     missing = ", ".join(word for word, value in needed.items() if not value)
     if missing:
         raise TaskError("L01", f"{where}: a {spec.kind} task needs {missing}", "add what is missing")
+    if spec.pool_classes and not spec.facts.has_classes:
+        text = f"{where}: pool_classes is given, and a task of type {spec.type} has no classes to pool"
+        raise TaskError("C01", text, "take pool_classes out, or correct task_type")
     if not spec.name.isprintable():
         raise TaskError("C01", f"{where}: name is {spec.name!r}", "give a name without control characters")
     columns = [column for column in (spec.time_col, spec.entity_col, spec.target_col) if column]

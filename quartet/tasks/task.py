@@ -21,6 +21,7 @@ from quartet.errors import QueryError, TaskError, TimeError, UsageError, did_you
 from quartet.findings import Finding, Findings
 from quartet.tasks.binding import OnEarlySeed, to_seeds
 from quartet.tasks.checks import lint
+from quartet.tasks.classes import class_counts, pooled_finding
 from quartet.tasks.labels import (
     LabelColumns,
     column_labels,
@@ -315,7 +316,7 @@ class Task:
         A column that is filled in at an unknown time does not tell when (`known_after` does).
         """
         spec, database = self.spec, self.full_database
-        is_told = spec.kind == "autocomplete" or (spec.kind == "forecast" and spec.type != "recommendation")
+        is_told = spec.kind in ("autocomplete", "forecast") and not spec.facts.holds_lists
         if not is_told or not spec.lag or KNOWN_LABELS in database.tables:
             return False
         return len(database[spec.entity_table].primary_key) == 1 and self._num_past_windows <= _MOST_WINDOWS
@@ -338,15 +339,21 @@ class Task:
         return self.seeds("train").joined_with(self.seeds("val"))
 
     def findings(self, split: Split) -> list[Finding]:
-        """Returns what was left out of a split, counted."""
+        """Returns what was left out of a split, and what no model can know of it, counted."""
         return self._labelled(split)[1]
 
     @cached_property
     def classes(self) -> list[Any] | None:
-        """The classes of a multiclass task that occur in train, in order."""
-        if self.spec.type != "multiclass_classification":
+        """The classes that occur in train, in order, and at the end those that are pooled; None of other types."""
+        return None if self.class_counts is None else list(self.class_counts)
+
+    @cached_property
+    def class_counts(self) -> dict[Any, int] | None:
+        """How many training labels each class has."""
+        if not self.spec.facts.has_classes:
             return None
-        return sorted(pc.unique(self.label_rows("train")[self.label_columns.target].drop_null()).to_pylist())
+        labels = self.label_rows("train")[self.label_columns.target]
+        return class_counts(labels, self.spec, f'task "{self.name}", train')
 
     @property
     def label_columns(self) -> LabelColumns:
@@ -414,8 +421,11 @@ class Task:
             is_made = self.spec.kind == "forecast" and self.labels is None and split not in self.stored
             self._seeds[split] = to_seeds(
                 self.label_rows(split), self.spec, self.full_database, self.classes, self.on_early_seed, where,
-                self.splits.test if is_made else None,
+                self.splits.test if is_made else None, split == "test",
             )  # fmt: skip
+            if split == "train" and self.class_counts is not None:
+                labels = self.label_rows(split)[self.label_columns.target]
+                self._seeds[split][1].extend(pooled_finding(self.spec, self.class_counts, labels))
         return self._seeds[split]
 
 

@@ -38,6 +38,8 @@ def balance(target: Target) -> str:
         return "no rows"
     if isinstance(target, Links):
         return f"{np.diff(target.offsets).mean():.1f} items a row"
+    if target.ndim > 1:
+        return f"{target.sum(1).mean():.1f} of {target.shape[1]:,} classes a row"
     if np.issubdtype(target.dtype, np.floating):
         return f"mean {target.mean():.2f}, median {np.median(target):.2f}"
     if target.max() <= 1:

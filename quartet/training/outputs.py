@@ -13,19 +13,25 @@ from torch import Tensor
 
 from quartet.config import with_tuples
 from quartet.errors import TaskError
-from quartet.tasks import Task
+from quartet.tasks import Task, TaskType
 
 Scores = NDArray[np.float64]
+_IGNORED = -100
 
 
 @dataclass(frozen=True)
 class BinaryOutput:
     """One output: the logit of the positive class."""
 
-    kind: ClassVar[str] = "binary_classification"
+    kind: ClassVar[TaskType] = "binary_classification"
     positive_rate: float  # in training
 
     num_outputs: ClassVar[int] = 1
+
+    @staticmethod
+    def fit(labels: NDArray[Any], num_classes: int) -> BinaryOutput:  # noqa: ARG004 (as the others)
+        """Returns the output with what training labels tell."""
+        return BinaryOutput(float(labels.mean()))
 
     def start(self) -> list[float]:
         """Returns where the readout's bias starts: at the base rate."""
@@ -48,13 +54,19 @@ class RegressionOutput:
     percentiles: where a few targets are very large, that alone may double the error, see docs/log.md.)
     """
 
-    kind: ClassVar[str] = "regression"
+    kind: ClassVar[TaskType] = "regression"
     median: float
     spread: float  # between the quartiles
     low: float
     high: float
 
     num_outputs: ClassVar[int] = 1
+
+    @staticmethod
+    def fit(labels: NDArray[Any], num_classes: int) -> RegressionOutput:  # noqa: ARG004
+        low, first, median, third, high = np.percentile(labels, [0, 25, 50, 75, 100])
+        spread = third - first or labels.std() or 1.0  # targets that are mostly one value have no quartiles
+        return RegressionOutput(float(median), float(spread), float(low), float(high))
 
     def start(self) -> list[float]:
         return [0.0]
@@ -72,8 +84,13 @@ class RegressionOutput:
 class MulticlassOutput:
     """One output for each class that training has."""
 
-    kind: ClassVar[str] = "multiclass_classification"
+    kind: ClassVar[TaskType] = "multiclass_classification"
     class_rates: tuple[float, ...]  # in training
+
+    @staticmethod
+    def fit(labels: NDArray[Any], num_classes: int) -> MulticlassOutput:
+        counts = np.bincount(labels, minlength=num_classes)
+        return MulticlassOutput(tuple((counts / counts.sum()).tolist()))
 
     @property
     def num_outputs(self) -> int:
@@ -83,7 +100,9 @@ class MulticlassOutput:
         return np.log(np.maximum(self.class_rates, 1e-6)).tolist()
 
     def loss(self, logits: Tensor, target: Tensor) -> Tensor:
-        return F.cross_entropy(logits, target.long(), reduction="none")
+        """Returns the loss of each seed; one of a class that training does not have has none to learn from."""
+        seen = torch.where(target < self.num_outputs, target.long(), _IGNORED)
+        return F.cross_entropy(logits, seen, reduction="none", ignore_index=_IGNORED)
 
     def scores(self, logits: Scores) -> Scores:
         """Returns (S, classes) probabilities."""
@@ -91,27 +110,50 @@ class MulticlassOutput:
         return power / power.sum(1, keepdims=True)
 
 
-Output = BinaryOutput | RegressionOutput | MulticlassOutput
+@dataclass(frozen=True)
+class MultilabelOutput:
+    """One output for each label that training has: the logit of its being there, whatever the others are."""
+
+    kind: ClassVar[TaskType] = "multilabel_classification"
+    label_rates: tuple[float, ...]  # in training
+
+    @staticmethod
+    def fit(labels: NDArray[Any], num_classes: int) -> MultilabelOutput:
+        rates = (labels[:, :num_classes].sum(0, dtype=np.float64) + 0.5) / (len(labels) + 1)
+        return MultilabelOutput(tuple(rates.tolist()))
+
+    @property
+    def num_outputs(self) -> int:
+        return len(self.label_rates)
+
+    def start(self) -> list[float]:
+        rates = np.array(self.label_rates)
+        return np.log(rates / (1 - rates)).tolist()
+
+    def loss(self, logits: Tensor, target: Tensor) -> Tensor:
+        """Returns the mean loss over the labels of each seed, from (b, labels) logits."""
+        wanted = target[:, : self.num_outputs].to(logits.dtype)
+        return F.binary_cross_entropy_with_logits(logits, wanted, reduction="none").mean(1)
+
+    def scores(self, logits: Scores) -> Scores:
+        """Returns (S, labels) probabilities, each by itself."""
+        return 1 / (1 + np.exp(-np.clip(logits, -700, 700)))
+
+
+Output = BinaryOutput | RegressionOutput | MulticlassOutput | MultilabelOutput
 _KINDS: dict[str, type[Output]] = {
-    output.kind: output for output in (BinaryOutput, RegressionOutput, MulticlassOutput)
+    output.kind: output for output in (BinaryOutput, RegressionOutput, MulticlassOutput, MultilabelOutput)
 }
 
 
 def fit_output(task: Task) -> Output:
     """Returns the output that a task wants, with what its training labels tell."""
     labels = np.asarray(task.seeds("train").target)
-    if task.spec.type == "binary_classification":
-        return BinaryOutput(float(labels.mean()))
-    if task.spec.type == "regression":
-        low, first, median, third, high = np.percentile(labels, [0, 25, 50, 75, 100])
-        spread = third - first or labels.std() or 1.0  # targets that are mostly one value have no quartiles
-        return RegressionOutput(float(median), float(spread), float(low), float(high))
-    if task.spec.type == "multiclass_classification":
-        counts = np.bincount(labels, minlength=len(task.classes or ()))
-        return MulticlassOutput(tuple((counts / counts.sum()).tolist()))
-    raise TaskError(
-        "L12", f'task "{task.name}" is a {task.spec.type}', "train on a classification or regression task"
-    )
+    if task.spec.type not in _KINDS:
+        raise TaskError(
+            "L12", f'task "{task.name}" is a {task.spec.type}', "train on a classification or regression task"
+        )
+    return _KINDS[task.spec.type].fit(labels, len(task.classes or ()))
 
 
 def output_to_dict(output: Output) -> dict[str, Any]:

@@ -243,7 +243,7 @@ class Trainer:
 
         def loss(logits: Tensor, seed: Tensor) -> Tensor:
             heads = logits.shape[1:-1].numel()  # each of a tower's has an answer of its own
-            wanted = target[seed].repeat_interleave(heads)
+            wanted = target[seed].repeat_interleave(heads, dim=0)
             return self.data.output.loss(logits.float().reshape(len(wanted), -1), wanted).sum() * (
                 weight / heads
             )

@@ -43,6 +43,24 @@ def class_rows(rng: np.random.Generator) -> Rows:
     return rng.integers(0, classes, num), score / score.sum(axis=1, keepdims=True)
 
 
+def label_lists(rng: np.random.Generator) -> Rows:
+    """2 to 60 rows of up to four labels, each of which some rows have and some have not."""
+    num, labels = int(rng.integers(2, 60)), int(rng.integers(1, 5))
+    target = rng.integers(0, 2, (num, labels))
+    target[0], target[1] = 0, 1
+    return target, rng.integers(0, 11, (num, labels)) / 10
+
+
+def plain_mrr(target: np.ndarray, score: np.ndarray) -> float:
+    """By sorting: of equal scores the first class comes first."""
+    orders = [sorted(range(score.shape[1]), key=lambda c, row=row: (-row[c], c)) for row in score]
+    return float(np.mean([1 / (1 + order.index(y)) for order, y in zip(orders, target, strict=True)]))
+
+
+def over_labels(metric: Any, average: str) -> Any:
+    return lambda y, s: metric(y, s, average=average) if y.shape[1] > 1 else metric(y[:, 0], s[:, 0])
+
+
 def oracle_log_loss(target: np.ndarray, score: np.ndarray) -> float:
     return float(oracle.log_loss(target, score, labels=range(2 if score.ndim == 1 else score.shape[1])))
 
@@ -58,6 +76,21 @@ ORACLES: dict[str, tuple[Any, Any, Any]] = {
     "accuracy": (class_rows, metrics.accuracy, lambda y, s: oracle.accuracy_score(y, s.argmax(1))),
     "macro_f1": (class_rows, metrics.macro_f1, lambda y, s: oracle.f1_score(y, s.argmax(1), average="macro")),
     "multiclass log_loss": (class_rows, metrics.log_loss, oracle_log_loss),
+    "mrr": (class_rows, metrics.mrr, plain_mrr),
+    **{
+        f"{average}_{short}": (
+            label_lists,
+            metrics._METRICS["multilabel_classification"][f"{average}_{short}"],
+            over_labels(metric, average),
+        )
+        for short, metric in (("ap", oracle.average_precision_score), ("auc", oracle.roc_auc_score))
+        for average in ("macro", "micro")
+    },
+    "label_log_loss": (
+        label_lists,
+        metrics.label_log_loss,
+        lambda y, s: oracle.log_loss(y.ravel(), s.ravel(), labels=[0, 1]),
+    ),
 }
 rng_seeds = st.integers(0, 2**32)
 
@@ -91,7 +124,7 @@ def test_a_weight_is_how_often_a_row_counts(name: str, rng_seed: int) -> None:
     target, score = rows(rng)
     weight = rng.integers(0, 4, len(target))
     weight[0] += 1
-    repeated = ours(np.repeat(target, weight), np.repeat(score, weight, axis=0))
+    repeated = ours(np.repeat(target, weight, axis=0), np.repeat(score, weight, axis=0))
     weighted = ours(target, score, weight.astype(float))
     assert weighted == (None if repeated is None else pytest.approx(repeated, **EXACT))
 
@@ -202,6 +235,48 @@ def test_scores_of_classes_must_add_up() -> None:
     assert undefined(found) == {"log_loss": reason, "calibration_error": reason}
 
 
+@examples(40)
+@given(rng_seeds)
+def test_classes_without_a_score_count_as_wrong(rng_seed: int) -> None:
+    """They count as they would if there were columns for them in which every probability is 0."""
+    rng = np.random.default_rng(rng_seed)
+    target, score = class_rows(rng)
+    new = rng.random(len(target)) < 0.3
+    target = np.where(new, score.shape[1] + rng.integers(0, 3, len(target)), target)
+    padded = np.pad(score, ((0, 0), (0, 3)))
+    for metric in (metrics.accuracy, metrics.macro_f1, metrics.log_loss):
+        assert metric(target, score) == pytest.approx(metric(target, padded), **EXACT)
+    assert metrics.mrr(target, score) == pytest.approx(
+        np.where(new, 0, [plain_mrr(target[[i]], padded[[i]]) for i in range(len(new))]).mean(), **EXACT
+    )
+    found = measures("multiclass_classification", target, score, num_resamples=5)
+    assert found["accuracy"].value == pytest.approx((score.argmax(1) == target).mean(), **EXACT)
+    assert found["log_loss"].value >= -np.log(np.finfo(float).eps) * new.mean() - 1e-9  # type: ignore[operator]
+
+
+@examples(40)
+@given(rng_seeds)
+def test_labels_without_a_score_have_the_probability_0(rng_seed: int) -> None:
+    rng = np.random.default_rng(rng_seed)
+    target, score = label_lists(rng)
+    more = np.column_stack([target, rng.integers(0, 2, len(target))])
+    padded = np.pad(score, ((0, 0), (0, 1)))
+    one, other = (
+        measures("multilabel_classification", more, each, num_resamples=5) for each in (score, padded)
+    )
+    assert one == other
+
+
+def test_five_of_five_classes_are_no_figure() -> None:
+    score = np.eye(6)
+    assert "top_5" in measures("multiclass_classification", np.arange(6), score, num_resamples=0)
+    assert "top_5" not in measures("multiclass_classification", np.arange(5), score[:5, :5], num_resamples=0)
+    last = np.array([[0.5, 0.1, 0.1, 0.1, 0.1, 0.1]])
+    assert metrics.top_accuracy(np.array([4]), last) == 1.0
+    assert metrics.top_accuracy(np.array([5]), last) == 0.0  # of equal scores the first come first
+    assert metrics.top_accuracy(np.array([6]), last) == 0.0
+
+
 @pytest.mark.parametrize("train", [[], [2.0], [2.0, 2.0, 2.0]])
 def test_equal_training_targets_have_no_nmae(train: list[float]) -> None:
     target = np.array([1.0, 2.0])
@@ -245,7 +320,7 @@ def test_models_are_selected_by_the_main_metric() -> None:
 def test_there_are_no_metrics_of_recommendations() -> None:
     said = (
         r'error\[C01\] there are no metrics for tasks of type "recommendation" \(there are: '
-        r'"binary_classification", "multiclass_classification", "regression"\)'
+        r'"binary_classification", "multiclass_classification", "multilabel_classification", "regression"\)'
     )
     with pytest.raises(UsageError, match=f"^{said}$"):
         main_metric("recommendation")
@@ -271,11 +346,14 @@ def test_the_main_metric_comes_first() -> None:
     names = {
         "binary_classification": ["roc_auc", "average_precision", "log_loss", "brier", "calibration_error"],
         "regression": ["mae", "rmse", "r2"],
-        "multiclass_classification": ["accuracy", "macro_f1", "log_loss", "calibration_error"],
+        "multiclass_classification": ["accuracy", "macro_f1", "mrr", "log_loss", "calibration_error"],
+        "multilabel_classification": ["macro_ap", "micro_ap", "macro_auc", "micro_auc", "label_log_loss"],
     }
-    better = {"roc_auc", "average_precision", "r2", "accuracy", "macro_f1"}
+    better = {"roc_auc", "average_precision", "r2", "accuracy", "macro_f1", "mrr"}
+    better |= {"macro_ap", "micro_ap", "macro_auc", "micro_auc"}
+    kinds = {"bin": binary_rows, "reg": number_rows, "multic": class_rows, "multil": label_lists}
     for task_type, expected in names.items():
-        rows = {"b": binary_rows, "r": number_rows, "m": class_rows}[task_type[0]]
+        rows = next(rows for start, rows in kinds.items() if task_type.startswith(start))
         found = measures(task_type, *rows(np.random.default_rng(1)), num_resamples=0)  # type: ignore[arg-type]
         assert list(found) == expected
         assert main_metric(task_type) == expected[0]  # type: ignore[arg-type]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 from rich.console import Group, RenderableType
@@ -14,6 +17,8 @@ from quartet.findings import Finding, warning
 from quartet.graph import TemporalGraph
 from quartet.tasks import SPLITS, Split, Task, balance
 from quartet.times import NEVER, show_instant, show_length
+
+_MOST_CLASSES = 15
 
 
 def task_view(task: Task, graph: TemporalGraph) -> RenderableType:
@@ -31,7 +36,12 @@ def task_view(task: Task, graph: TemporalGraph) -> RenderableType:
         cell(f"Entity: {spec.entity_table}. {cut_offs}{proposed}."),
     ]
     findings = [finding for split in SPLITS for finding in _no_history_findings(task, graph, split)]
-    return Group(*lines, Text(), _splits(task, graph), Text(), findings_view([*findings, *task.check()]))
+    classes: list[RenderableType] = []
+    if task.class_counts is not None:
+        classes = [Text(), _classes(task.class_counts)]
+    return Group(
+        *lines, Text(), _splits(task, graph), *classes, Text(), findings_view([*findings, *task.check()])
+    )
 
 
 def _splits(task: Task, graph: TemporalGraph) -> Grid:
@@ -53,6 +63,21 @@ def _splits(task: Task, graph: TemporalGraph) -> Grid:
             labels,
             *(f"{int(which.sum()):,} ({which.mean():.1%})" if len(which) else "–" for which in shares),
         )
+    return grid
+
+
+def _classes(counts: dict[Any, int]) -> Grid:
+    """Returns the classes of training with their counts, the commonest first; of many, the rest together."""
+    most = counts if len(counts) <= _MOST_CLASSES + 1 else dict(Counter(counts).most_common(_MOST_CLASSES))
+    names = ("labels in train", "share")
+    grid = new_grid(f"{len(counts):,} classes", "class", *names, right=names)
+
+    total = sum(counts.values())
+    rows = sorted(most.items(), key=lambda each: -each[1])
+    rest = sum(counts.values()) - sum(most.values())
+    rows += [(f"{len(counts) - len(most):,} others", rest)] if rest else []
+    for name, count in rows:
+        grid.add_row(cell(str(name)), f"{count:,}", f"{count / max(1, total):.1%}")
     return grid
 
 

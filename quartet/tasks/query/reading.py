@@ -13,7 +13,7 @@ import pyarrow as pa
 from quartet.causal import visible
 from quartet.database import Database, Table, late_columns
 from quartet.errors import QueryError, TaskError
-from quartet.tasks.labels import known_column, rows_of_keys
+from quartet.tasks.labels import known_column, link_of, rows_of_keys
 from quartet.tasks.query.grammar import parse
 from quartet.tasks.query.naming import LONGEST_NAME, slug, window_length
 from quartet.tasks.query.resolve import Catalogue, Kind
@@ -34,6 +34,7 @@ _GIVEN = {
         "keep_columns",
         "val_timestamp",
         "test_timestamp",
+        "pool_classes",
     ),
 }
 
@@ -68,6 +69,7 @@ def read_query(text: str, database: Database, given: Mapping[str, Any] | None = 
     if (
         isinstance(query.target, Aggregation)
         and query.target.function == "LIST_DISTINCT"
+        and (query.form is None or query.form.kind == "RANK")
         and query.target.of.column
     ):
         link = catalogue.column(query.target.of)  # as RelBench names it
@@ -228,7 +230,8 @@ def _autocomplete(
         raise query.where.span.error(
             "Q08", "a column is filled in for all rows, not for those of a WHERE", fix
         )
-    found = column_type(query, target, table.data[column], kind)
+    link = link_of(table, column)
+    found = column_type(query, target, table.data[column], kind, link.table if link else "")
     manifest = {
         "kind": "autocomplete",
         "task_type": found.type,

@@ -112,10 +112,17 @@ class SqlWriter:
                     on = " AND ".join([f"{name}.timestamp = {now}", *same])
                     parts.append(f"LEFT JOIN (\n{indented(part.sql)}\n) {name} ON {on}")
                     nothing = _OF_NOTHING.get(asked.function)
+                    if asked.function == "LIST_DISTINCT" and self._is_classified:
+                        nothing = "[]"
                     written[asked] = f"COALESCE({name}.value, {nothing})" if nothing else f"{name}.value"
             return written[asked]
 
         return term
+
+    @property
+    def _is_classified(self) -> bool:
+        """Returns whether a list is one of classes: of nothing it is empty. A list of rows is ranked."""
+        return self.query.form is not None and self.query.form.kind == "CLASSIFY"
 
     def condition(self, condition: Condition, term: Terms) -> str:
         """Returns a condition in SQL. What compares with NULL is unknown, and unknown is not true."""
@@ -172,13 +179,13 @@ class SqlWriter:
         if value != "*" and asked.function in ("MIN", "MAX") and self.catalogue.kind(asked.of) == "truth":
             value = f"CAST({value} AS BIGINT)"
         lines = [*self._links(path, bound), *joins.lines]
-        if asked.function == "LIST_DISTINCT" and is_target:
+        if asked.function == "LIST_DISTINCT" and is_target and not self._is_classified:
             value, line = self._item(asked.of)
             lines.append(line)
         near = [f"{'l' if len(path) > 1 else 'x'}.{c}" for c in _keys(path)]
         keys = ", ".join(f"{c} AS k{i}" for i, c in enumerate(near, 1))
         known = known_column(table)
-        if asked.function in ("FIRST", "LAST"):
+        if asked.function in ("FIRST", "LAST", "LIST_DISTINCT"):
             condition = f"({condition}) AND {value} IS NOT NULL" if condition else f"{value} IS NOT NULL"
         during = inside(asked.window, f"x.{quoted(known)}") if known else []
         enter = f"JOIN {quoted(table.name)} x ON {' AND '.join(during)}" if during else ""

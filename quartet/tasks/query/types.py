@@ -29,9 +29,12 @@ def forecast_type(query: Query, kind: Kind) -> Found:
             )
         return Found("binary_classification", "the target is a condition")
     if target.function == "LIST_DISTINCT":
+        if form is not None and form.kind == "CLASSIFY" and kind != "time":
+            return Found("multilabel_classification", f"a list of {target.of.span}, CLASSIFY")
         if form is None or form.kind != "RANK":
             span = form.span if form else target.span
-            raise span.error("Q08", "a list of rows can only be ranked", f"write {target.span} RANK TOP 10")
+            fix = f"write {target.span} RANK TOP 10, or of values CLASSIFY"
+            raise span.error("Q08", "a list of rows can only be ranked", fix)
         return Found("recommendation", "LIST_DISTINCT ... RANK TOP")
     if form is not None and form.kind == "RANK":
         raise form.span.error("Q08", "RANK needs a LIST_DISTINCT of links", "take it out")
@@ -45,8 +48,8 @@ def forecast_type(query: Query, kind: Kind) -> Found:
     return Found("regression", f"{target.function} is a number")
 
 
-def column_type(query: Query, target: Reference, data: pa.ChunkedArray, kind: Kind) -> Found:
-    """Returns the type of a task that fills in a column."""
+def column_type(query: Query, target: Reference, data: pa.ChunkedArray, kind: Kind, named: str = "") -> Found:
+    """Returns the type of a task that fills in a column; `named` is the table whose rows a link names."""
     if query.form is not None and query.form.kind == "RANK":
         raise query.form.span.error("Q08", "RANK needs a LIST_DISTINCT of links", "take it out")
     if kind in ("time", "other"):
@@ -54,6 +57,13 @@ def column_type(query: Query, target: Reference, data: pa.ChunkedArray, kind: Ki
             "Q05", f"{target.span} holds neither numbers nor text", "choose another column"
         )
     values = pc.unique(data.drop_null())
+    if named:
+        if len(values) > _MANY_CLASSES and query.form is None:
+            what = f"{target.span} names {len(values):,} rows of {named}, too many for classes"
+            raise target.span.error(
+                "Q05", what, "CLASSIFY insists; or LIST_DISTINCT(...) RANK TOP 10 lists rows"
+            )
+        return Found("multiclass_classification", f"{target.span} names {len(values):,} rows of {named}")
     is_binary = kind == "truth" or (kind == "number" and set(values[:3].to_pylist()) <= {0, 1})
     if query.form is not None or kind == "text":
         found = Found("multiclass_classification", f"{target.span} holds {len(values):,} classes")

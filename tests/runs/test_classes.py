@@ -1,0 +1,281 @@
+"""Classes and lists of them from the command line: unseen ones, the best of them, thresholds, and no future."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as csv
+import pyarrow.parquet as pq
+import pytest
+import torch
+import yaml
+
+from quartet import load
+from quartet.config import Recipe
+from quartet.database import Database
+from quartet.evaluation import best_thresholds
+from quartet.evaluation.boosting import SETTINGS, grow_labels
+from quartet.models.tree_target import ClassStart
+from quartet.models.tree_text import joined_labels
+from quartet.models.trees import Trees
+from quartet.runs import fit
+from quartet.tasks import Task
+from quartet.training import TrainingData
+from quartet.training.outputs import MulticlassOutput, MultilabelOutput
+from tests.tasks.small import DAY, START
+from tests.trained import QUICK, TINY, Heard, asked_again, invoke, network_of
+
+KINDS = ("cable", "lamp", "plug", "tool")
+
+
+def write_orders(folder: Path, rng_seed: int = 0) -> Path:
+    """Orders of 30 customers over 300 days: a kind that follows the customer, and one more kind at the end."""
+    rng = np.random.default_rng(rng_seed)
+    day = np.sort(rng.integers(0, 300, 1200))
+    who = rng.integers(0, 30, 1200)
+    kind = np.where(rng.random(1200) < 0.8, who % 3, rng.integers(0, 4, 1200))
+    names = np.array([*KINDS, "brand new"])[np.where((day > 200) & (rng.random(1200) < 0.1), 4, kind)]
+    folder.mkdir(parents=True)
+    times = pa.array(START + day * DAY + rng.integers(0, DAY, 1200)).cast(pa.timestamp("ns"))
+    order = np.argsort(times.to_numpy(), kind="stable")
+    pq.write_table(
+        pa.table({"customer": np.arange(30), "group": np.arange(30) % 3}), folder / "customers.parquet"
+    )
+    columns = {"order": np.arange(1200), "customer": who, "at": times.take(pa.array(order)), "kind": names}
+    pq.write_table(pa.table(columns), folder / "orders.parquet")
+    words = {
+        "customers": {"pkey": "customer", "time_col": None, "fkeys": {}},
+        "orders": {"pkey": "order", "time_col": "at", "fkeys": {"customer": "customers"}},
+    }
+    (folder / "quartet.yaml").write_text(yaml.safe_dump({"name": "orders", "tables": words}))
+    cuts = {"val_timestamp": "2023-07-20", "test_timestamp": "2023-09-10"}
+    kinds = {"name": "kind", "kind": "autocomplete", "entity_table": "orders", "target_col": "kind"}
+    (folder / "kind.yaml").write_text(
+        yaml.safe_dump(kinds | cuts | {"task_type": "multiclass_classification"})
+    )
+    query = "PREDICT LIST_DISTINCT(orders.kind, 0, 10, days) CLASSIFY FOR EACH customers.customer"
+    (folder / "kinds.yaml").write_text(yaml.safe_dump({"name": "kinds", "query": query} | cuts))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def orders(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_orders(tmp_path_factory.mktemp("orders") / "db")
+
+
+def test_many_classes_from_the_command_line(orders: Path, tmp_path: Path) -> None:
+    """A class that training lacks is counted and judged as wrong; the best classes are rows."""
+    task = orders / "kind.yaml"
+    shown = invoke("task", orders, task)
+    assert "4 classes" in shown
+    assert shown.count("L30") == 2
+    invoke("train", orders, task, "--model", "lightgbm", "--runs", tmp_path)
+    told = json.loads(invoke("evaluate", tmp_path / "latest", "--json"))
+    assert list(told["rows"][0]["measures"]) == ["accuracy", "macro_f1", "mrr", "log_loss"]
+    assert len(told["confusion"]) == 5  # the last line is of those that training lacks
+    num_new = sum(told["confusion"][-1])
+    assert num_new > 0
+    assert sum(map(sum, told["confusion"])) == told["num_rows"]
+    best = told["rows"][0]["measures"]["accuracy"]["value"]
+    assert best == pytest.approx(sum(told["confusion"][k][k] for k in range(4)) / told["num_rows"])
+    assert any("L30" in text for text in told["warnings"])
+    asked = ("predict", tmp_path / "latest", orders, "--entities", "1150,1100,1199")
+    found = json.loads(invoke(*asked, "--top", "2", "--json"))["predictions"]
+    assert [row["rank"] for row in found[:4]] == [1, 2, 1, 2]
+    assert set(found[0]) == {"order", "time", "rank", "predicted", "score"}
+    invoke(*asked, "--out", tmp_path / "all.parquet")
+    wide = pq.read_table(tmp_path / "all.parquet").to_pylist()
+    for place, row in enumerate(wide):
+        scores = {name: row[f"score_{name}"] for name in KINDS}
+        ranked = sorted(KINDS, key=lambda name: (-scores[name], KINDS.index(name)))[:2]
+        assert [each["predicted"] for each in found[2 * place : 2 * place + 2]] == ranked
+        assert row["predicted"] == ranked[0]
+        assert found[2 * place]["score"] == pytest.approx(scores[ranked[0]])
+
+
+def test_lists_of_classes_from_the_command_line(orders: Path, tmp_path: Path) -> None:
+    task = orders / "kinds.yaml"
+    assert "multilabel classification" in invoke("task", orders, task)
+    invoke("train", orders, task, "--model", "lightgbm", "--runs", tmp_path)
+    told = json.loads(invoke("evaluate", tmp_path / "latest", "--json"))
+    assert next(iter(told["rows"][0]["measures"])) == "macro_ap"
+    assert [one["name"] for one in told["labels"]] == list(KINDS)
+    model = load(tmp_path / "latest").members[0][0]
+    assert [one["threshold"] for one in told["labels"]] == pytest.approx(model.thresholds)
+    assert "average precision" in invoke("evaluate", tmp_path / "latest")
+    invoke("predict", tmp_path / "latest", orders, "--out", tmp_path / "all.csv")
+    written = csv.read_csv(tmp_path / "all.csv").to_pylist()
+    assert len(written) == 30
+    for row in written:
+        above = [
+            n for n, limit in zip(KINDS, model.thresholds or (), strict=True) if row[f"score_{n}"] >= limit
+        ]
+        assert json.loads(row["predicted"]) == above
+    invoke("predict", tmp_path / "latest", orders, "--top", "1", "--out", tmp_path / "best.csv")
+    assert csv.read_csv(tmp_path / "best.csv").num_rows == 30
+
+
+@pytest.mark.parametrize("recipe", ["quartet", "lightgbm"])
+def test_models_of_lists_answer_again(orders: Path, recipe: str, tmp_path: Path) -> None:
+    """Kept, loaded and asked again, a model of label lists gives the same bits; and none adds up to 1."""
+    task = Task.load(Database.load(str(orders)), str(orders / "kinds.yaml"))
+    settings: dict[str, Any] = {"model": recipe, "protocol": "rolling"}
+    if recipe == "quartet":
+        settings = {"recipe": TINY.changed(protocol="rolling")}
+    model = fit(task, runs=tmp_path, cache=tmp_path, listener=Heard(), **settings)
+    kept = model.run.predictions("test")
+    assert asked_again(load(model.folder), task.full_database, kept).to_pydict() == kept.to_pydict()
+    scores = model.run.kept_scores("test", task)
+    assert scores.shape == (len(task.seeds("test")), 4)
+    assert scores.min() > 0
+    assert scores.max() < 1
+    explained = model.on(task.full_database, listener=Heard()).explain([3], rows=False)
+    assert explained[0].predicted in KINDS
+
+
+def test_other_futures_change_no_answer(orders: Path, tmp_path: Path) -> None:
+    """Later rows, labels and classes are taken away, or replaced: what is asked before them has the same bits."""
+    database = Database.load(str(orders))
+    moment = "2023-09-01"
+    for name in ("kind", "kinds"):
+        task = Task.load(database, str(orders / f"{name}.yaml"))
+        model = fit(task, "lightgbm", runs=tmp_path, cache=tmp_path, listener=Heard())
+        whole = database["orders"]
+        is_before = whole.data["at"].to_numpy() <= np.datetime64(moment)
+        rest = whole.data.filter(pa.array(is_before))
+        later = whole.data.filter(pa.array(~is_before))
+        later = later.set_column(3, "kind", pa.array([f"never seen {n % 7}" for n in range(later.num_rows)]))
+        asked = [5] if name == "kinds" else [int(rest["order"][-1].as_py())]
+        told = []
+        for data in (whole.data, rest, pa.concat_tables([rest, later])):
+            folder = tmp_path / f"{name}-{len(told)}"
+            write_orders(folder)
+            pq.write_table(data, folder / "orders.parquet")
+            told.append(
+                model.on(Database.load(str(folder)), listener=Heard()).predict(asked, moment).to_arrow()
+            )
+        assert told[0].equals(told[1])
+        assert told[0].equals(told[2])
+
+
+def test_labels_of_test_change_no_model(orders: Path, tmp_path: Path) -> None:
+    """Neither classes nor thresholds nor trees follow from labels of test."""
+    task = Task.load(Database.load(str(orders)), str(orders / "kinds.yaml"))
+    rows = {split: task.label_rows(split) for split in ("train", "val", "test")}
+    other = rows["test"].set_column(2, task.spec.target_col, pa.array([["z"]] * rows["test"].num_rows))
+    words = {
+        "name": "given", "task_type": task.spec.type, "entity_table": "customers", "entity_col": "customer",
+        "time_col": task.spec.time_col, "target_col": task.spec.target_col, "timedelta": "10 days",
+        "val_timestamp": "2023-07-20", "test_timestamp": "2023-09-10",
+    }  # fmt: skip
+    found = []
+    for test in (rows["test"], other):
+        labels = pa.concat_tables([rows["train"], rows["val"], test])
+        given = Task.from_labels(task.full_database, labels, **words)
+        model = fit(given, "lightgbm", runs=tmp_path, cache=tmp_path, listener=Heard())
+        found.append((network_of(model).text, model.members[0][0].thresholds, given.classes))
+    assert found[0] == found[1]
+
+
+# --- parts ----------------------------------------------------------------------------------------
+
+
+def test_trees_of_labels_are_one_text() -> None:
+    """Joined, with each label's own rounds and base, they answer as the booster does."""
+    rng = np.random.default_rng(0)
+    matrix = rng.normal(size=(600, 5)).astype(np.float32)
+    target = (matrix[:, :3] + rng.normal(size=(600, 3)) > np.array([0, 1, 3.5])).astype(np.int8)
+    settings = SETTINGS | {"min_data_in_leaf": 20, "seed": 0}
+    grown = grow_labels(settings, (matrix[:400], target[:400]), (matrix[400:], target[400:]), (), 40)
+    text = joined_labels(grown.booster.model_to_string(), grown.base, grown.rounds, 5)
+    trees = Trees(tuple("abcde"), 3, text)
+    assert trees.raw(matrix) == pytest.approx(grown.logits(matrix), abs=1e-9)
+    assert len(set(grown.rounds.tolist())) > 1
+    assert trees.num_rounds == grown.rounds.max()
+    contributions = trees.contributions(matrix)
+    assert contributions.shape == (600, 3, 5)
+
+
+def test_thresholds_are_where_f1_is_highest() -> None:
+    """Against every possible threshold, one by one."""
+    rng = np.random.default_rng(0)
+    target, score = rng.integers(0, 2, (80, 4)), rng.integers(0, 20, (80, 4)) / 20
+    target[:, 3] = 0
+    found = best_thresholds(target, score)
+
+    def f1(place: int, limit: float) -> float:
+        said = score[:, place] >= limit
+        return float(2 * (said & (target[:, place] == 1)).sum() / (said.sum() + target[:, place].sum()))
+
+    for place in range(3):
+        assert f1(place, found[place]) == max(f1(place, limit) for limit in np.unique(score[:, place]))
+    assert found[3] == 0.5  # nothing to choose by
+
+
+def test_a_network_learns_nothing_from_a_class_that_training_lacks() -> None:
+    output = MulticlassOutput((0.5, 0.5))
+    logits = torch.randn(3, 2, requires_grad=True)
+    loss = output.loss(logits, torch.tensor([1, 2, 5]))
+    assert loss[1:].tolist() == [0, 0]
+    loss.sum().backward()
+    assert logits.grad is not None
+    assert not logits.grad[1:].any()
+    lists = MultilabelOutput((0.5, 0.5))
+    assert lists.loss(logits, torch.ones(3, 4)).shape == (3,)
+
+
+def test_quick_settings_train_lists(orders: Path, tmp_path: Path) -> None:
+    """`auto` goes its whole way with label lists, and says what each member is worth."""
+    task = Task.load(Database.load(str(orders)), str(orders / "kinds.yaml"))
+    short = {k: v for k, v in QUICK.items() if k != "epochs"}
+    model = fit(task, "auto", runs=tmp_path, cache=tmp_path, listener=Heard(), time_limit=4, **short)
+    evaluation = model.evaluate(task, listener=Heard())
+    assert evaluation.rows[0].name == "auto"
+    assert replace(evaluation, rows=()).labels
+
+
+def test_trees_begin_with_the_class_of_past_labels(tmp_path: Path) -> None:
+    """Each customer has a class of its own, most of them rare: what came before is told, kept, and explained."""
+    rng = np.random.default_rng(0)
+    num = 900
+    who = rng.integers(0, 40, num)
+    at = pa.array(START + np.arange(num) * DAY // 3).cast(pa.timestamp("ns"))
+    kinds = np.where(rng.random(num) < 0.9, who % 20, rng.integers(0, 20, num))
+    tables = {
+        "customers": pa.table({"customer": np.arange(40)}),
+        "orders": pa.table(
+            {"order": np.arange(num), "customer": who, "at": at, "kind": [f"k{k:02d}" for k in kinds]}
+        ),
+    }
+    schema = {
+        "customers": {"pkey": "customer", "time_col": None},
+        "orders": {"pkey": "order", "time_col": "at", "fkeys": {"customer": "customers"}},
+    }
+    database = Database.load(tables, {"tables": schema})
+    task = database.query("PREDICT orders.kind FOR EACH orders.order", known_after="1 hour")
+    data = TrainingData.prepare(
+        task, Recipe.load("small", model="lightgbm", past_labels=True, protocol="rolling")
+    )
+    start = ClassStart.of(data)
+    assert start is not None
+    assert start.column.startswith(
+        "customer -> customers, orders by customer, known_labels by entity -> label: "
+    )
+    first = start.start(data.columns("train"), data.column_names)
+    assert np.exp(first).sum(1) == pytest.approx(1)
+    told = start.told(data.columns("train"), data.column_names)
+    assert (first.argmax(1) == told)[told >= 0].all()
+    assert start.share == pytest.approx((told == data.labels("train"))[told >= 0].mean())
+    model = fit(task, "lightgbm", runs=tmp_path, cache=tmp_path, listener=Heard(), past_labels=True)
+    found = {row.name: row.measures["accuracy"].value for row in model.evaluate(task, listener=Heard()).rows}
+    assert found["lightgbm"] >= found["last 12 of the same customers"] - 0.05  # type: ignore[operator]
+    assert found["lightgbm"] > 0.8  # type: ignore[operator]
+    kept = model.run.predictions("test")
+    assert asked_again(load(model.folder), database, kept).equals(kept)
+    live = model.on(database, listener=Heard())
+    assert live.explain([890], rows=False)[0].columns[0].words.endswith("of its orders of its customers")

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from quartet.cli.options import DeviceName, SchemaFile, Source, Threads
+from quartet.cli.options import DeviceName, Json, SchemaFile, Source, Threads
 from quartet.errors import UsageError
 
 
@@ -44,7 +44,9 @@ def predict(
     top: Annotated[
         int | None,
         typer.Option(
-            min=1, help="Show so many of the highest scores (default: 10); with --out, write these alone."
+            min=1,
+            help="Show so many of the highest scores (default: 10); with --out, write these alone. Of recommendations, "
+            "so many items for each (default: as the task is judged by).",
         ),
     ] = None,
     out: Annotated[
@@ -57,6 +59,7 @@ def predict(
     ] = None,
     device: DeviceName = "auto",
     threads: Threads = None,
+    json: Json = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show every finding by itself.")] = False,
 ) -> None:
     """Score those whom the task asks about at a time, in a database that may have grown since training.
@@ -82,8 +85,12 @@ def predict(
     known = None if labels is None else read_labels(labels)
     trained = load(model, *(also or ()))
     live = trained.on(trained.record.open(source, schema), labels=known, device=device)
-    scores = live.predict(_entities(entities), at, everyone=everyone)
+    scores = live.predict(_entities(entities), at, everyone=everyone, top=top)
+    if json:
+        print(scores.top(top).to_json())
     if write is None or out is None:
+        if json:
+            return
         console().print(scores.grid(top or 10))
         return
     written = scores.top(top) if entities is None or top else scores

@@ -130,7 +130,7 @@ class Checkpoint:
         if not np.isfinite([*(calibration or {}).values()]).all():
             raise ValueError("a calibration without finite numbers")
         return Checkpoint(
-            model_row(recipe.model.architecture).model_class.load(folder, recipe, output),
+            model_row(recipe.model.architecture).class_for(output.kind).load(folder, recipe, output),
             recipe,
             output,
             FeatureStatistics.from_dict(statistics, load_file(folder / _ARRAYS)),

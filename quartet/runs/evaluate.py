@@ -6,12 +6,13 @@ This is the one place where the vault with the test labels is opened.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from rich.console import Group
 
 from quartet.config import Protocol
 from quartet.drawing import Bin, reliability_svg, rendered
@@ -34,9 +35,10 @@ from quartet.findings import warning
 from quartet.listener import SILENT, Listener
 from quartet.machine import intact
 from quartet.runs.checkpoint import Checkpoint
+from quartet.runs.ranking import judged, list_length
 from quartet.runs.run import Run, member_logits
-from quartet.runs.show import evaluation_grid
-from quartet.tasks import Split, Task, tell_alone
+from quartet.runs.show import evaluation_grid, pools_grid
+from quartet.tasks import Links, Split, Task, tell_alone
 from quartet.training import View
 
 if TYPE_CHECKING:
@@ -74,6 +76,8 @@ class Evaluation:
     hits: tuple[Hits, ...] = ()
     misses: tuple[Miss, ...] = ()
     confusion: tuple[tuple[int, ...], ...] = ()
+    k: int = 0  # of lists, how long they are
+    pools: Mapping[str, float] = field(default_factory=dict)  # of candidates, and the recall of each
 
     def __str__(self) -> str:
         return rendered(self.grid())
@@ -83,8 +87,10 @@ class Evaluation:
     def grid(self, members: bool = True) -> Any:
         """Returns the figures of the model, of its members if these are wanted, and of the rules."""
         title = f"{self.task}, {self.split} ({self.protocol}), {self.num_rows:,} rows"
+        title += f", lists of {self.k}" if self.k else ""
         shown = [row for row in self.rows if members or not row.name.startswith(_MEMBER)]
-        return evaluation_grid(title, [(row.name, row.measures) for row in shown], self.warnings)
+        grid = evaluation_grid(title, [(row.name, row.measures) for row in shown], self.warnings)
+        return Group(grid, pools_grid(self.pools)) if self.pools else grid
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -161,7 +167,6 @@ def evaluate(
     protocol = task.under(protocol or members[0][0].recipe.protocol).protocol
     names = ", ".join(run.folder.name if run else checkpoint.task.name for checkpoint, run in members)
     labels = task.vault.open(f"evaluate {names}") if split == "test" else task.seeds(split).target
-    target = np.asarray(labels)
     tasks = {c.recipe.past_labels: task.under(protocol, c.recipe.past_labels) for c, _ in members}
 
     @lru_cache(maxsize=1)  # of one model for its scores and the rules; of many, not all in memory at once
@@ -169,6 +174,15 @@ def evaluate(
         database = tasks[checkpoint.recipe.past_labels].database
         features = FeatureTable.encode(database, checkpoint.statistics)
         return View(database, features, checkpoint.task.spec, checkpoint.recipe)
+
+    if isinstance(labels, Links):
+        asked = task.under(protocol).asked_seeds(split)
+        models = [checkpoint for checkpoint, _ in members]
+        told, recalls = judged(models, view_of, tasks[False], asked, labels, with_rules, listener)
+        lines = tuple(EvaluationRow(name, own) for name, own in told)
+        k = list_length(task.spec)
+        return Evaluation(task.name, split, protocol, len(labels), lines, k=k, pools=recalls)
+    target = np.asarray(labels)
 
     def scores_of(checkpoint: Checkpoint, run: Run | None) -> tuple[Scores, list[Scores]]:
         """Returns the scores of a model, and of each member of a portfolio."""

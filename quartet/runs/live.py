@@ -25,6 +25,7 @@ from quartet.listener import SILENT, Listener
 from quartet.runs.checkpoint import Checkpoint
 from quartet.runs.drift import drift_finding, time_findings
 from quartet.runs.predictions import Predictions, headline, prediction_table
+from quartet.runs.ranking import list_length, list_table, ranked
 from quartet.tasks import EVERYONE, Population, Seeds, early_text, population_at
 from quartet.times import NEVER, STATIC, parse_instant, show_length
 from quartet.training import View
@@ -89,19 +90,22 @@ class LiveModel:
         listener: Listener | None = None,
         *,
         everyone: bool = False,
+        top: int | None = None,
     ) -> Predictions:
         """Returns scores of entities at times.
 
         `entities` are keys of the entity table, by default those whom the task asks about then, found from rows known
         then (`population_at`); with `everyone`, all that are known. `at` is one time, or one for each entity, by
         default the last time of the database. A model with past labels sees those that are known by then: the task's
-        SQL or column tells them from the database.
+        SQL or column tells them from the database. `top` is the length of lists, by default as the task is judged by.
 
         The same question has the same bits. In the company of other entities a score may differ in its last ones:
         matrix kernels round by the shape of a batch.
         """
         asked, listener = self.asked(entities, at, everyone=everyone), listener or self.listener
         rows, times = asked.rows, asked.times
+        if self.members[0].task.spec.type == "recommendation":
+            return self._lists(asked, top, listener)
         logits = [self.logits(number, rows, times, listener) for number in range(len(self.members))]
         record = self.members[0].task
         table = self.views[0].database[record.entity_table]
@@ -112,6 +116,18 @@ class LiveModel:
         scores = prediction_table(table, rows, times, self.members, logits)
         length = show_length(record.horizon) if record.horizon else ""
         return Predictions(scores, asked.headline, self.quality, self.name, length)
+
+    def _lists(self, asked: Asked, most: int | None, listener: Listener) -> Predictions:
+        """Returns the ranked items of sources at times."""
+        view, spec = self.views[0], self.members[0].task.spec
+        if most is not None and (not isinstance(most, int) or most < 1):
+            raise UsageError("C02", f"the length of lists is {most!r}", "give a whole number above 0")
+        seeds = Seeds(asked.rows + view.database.offsets[view.entity_table], asked.times, None)
+        listener.noticed(asked.findings)
+        lists = ranked(self.members, self.views, seeds, list_length(spec, most), listener)
+        table = list_table(view.database, spec, asked.rows, asked.times, lists)
+        length = show_length(spec.horizon) if spec.horizon else ""
+        return Predictions(table, asked.headline, self.quality, self.name, length)
 
     def explain(self, entities: Sequence[Any] | None = None, at: Times | None = None, **options: Any) -> Any:
         """Returns why entities have their scores, as `Explanations`: parts, cells and aggregates, rows, look-alikes.

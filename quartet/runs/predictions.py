@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 from rich.console import Group, RenderableType
 
@@ -26,8 +28,12 @@ if TYPE_CHECKING:
 
 _OURS = ("name", "time", "predicted", "score", "calibrated")  # and `score_` with a class
 _KEPT = ("model", "horizon")  # columns that a table in a database has besides
-_MOST_SHOWN = 10
-_WHAT = {"binary_classification": "probability of ", "multiclass_classification": "class of "}
+_MOST_SHOWN, _MOST_ROWS = 10, 60
+_WHAT = {
+    "binary_classification": "probability of ",
+    "multiclass_classification": "class of ",
+    "recommendation": "the likeliest ",
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,15 +62,22 @@ class Predictions:
         lines = [
             cell(text, style) for text, style in ((self.headline, "bold"), (self.quality, "dim")) if text
         ]
-        return Group(*lines[:1], predictions_grid(self.top(most).table, len(self)), *lines[1:])
+        shown = self.top(most).table
+        if "rank" in shown.column_names:  # so many places of each list, of as many lists as fit on a page
+            shown = shown.slice(0, max(1, _MOST_ROWS // most) * most)
+        return Group(*lines[:1], predictions_grid(shown, len(self)), *lines[1:])
 
     def top(self, most: int | None = None) -> Predictions:
         """Returns so many rows with the highest scores, or all, the highest first; equal ones in the order of keys.
 
-        Of several classes, where there is no one score, all are in the order of keys.
+        Of several classes, where there is no one score, all are in the order of keys; of lists so many places of each.
         """
         if most is not None and (not isinstance(most, int) or most < 0):
             raise UsageError("C02", f"the number of predictions is {most!r}", "give a whole number")
+        if "rank" in self.table.column_names:  # of lists, so many places of each, in their order
+            if most is None:
+                return self
+            return replace(self, table=self.table.filter(pc.less_equal(self.table["rank"], most)))
         by_score = [("score", "descending")] if "score" in self.table.column_names else []
         ordered = self.table.sort_by(
             [*by_score, (self.table.column_names[0], "ascending"), ("time", "ascending")]
@@ -76,6 +89,15 @@ class Predictions:
 
     def to_pandas(self) -> pd.DataFrame:
         return self.table.to_pandas()
+
+    def to_json(self) -> str:
+        """Returns headline, quality and all rows as JSON; times as ISO texts."""
+        rows = self.table.set_column(
+            self.table.column_names.index("time"), "time", self.table["time"].cast(pa.string())
+        ).to_pylist()
+        return json.dumps(
+            {"headline": self.headline, "quality": self.quality, "predictions": rows}, default=str
+        )
 
     def write(self, target: str | Path) -> None:
         """Writes the table to a .parquet or .csv file, or into a table of a database: `shop.sqlite#scores`.

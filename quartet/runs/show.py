@@ -9,7 +9,6 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 from rich.console import Group, RenderableType
 from rich.progress import TaskID, TextColumn, TimeRemainingColumn
@@ -164,7 +163,7 @@ def _task_lines(data: TrainingData) -> list[tuple[str, str]]:
         ("task", f"{task.name}: {spec.type.replace('_', ' ')} of {spec.entity_table}, by {main_metric(spec.type)}"),
         ("splits", f"train to {val}, validation to {test}, then test ({recipe.protocol})"),
         ("seeds", "{:,} train, {:,} validation, {:,} test".format(*counts)),
-        ("labels", f"{balance(np.asarray(task.seeds('train').target))} in training"),
+        ("labels", f"{balance(data.labels('train'))} in training"),
     ]  # fmt: skip
     if recipe.past_labels:
         lines.append(("past labels", f"{task.database[KNOWN_LABELS].num_rows:,} rows"))
@@ -204,6 +203,14 @@ def evaluation_grid(
             cells.append(Text(str(own[measure]), style="bold" if is_best else ""))
         grid.add_row(cell(name, "cyan"), *cells)
     return Group(grid, *(cell(text, "yellow") for text in warnings)) if warnings else grid
+
+
+def pools_grid(recalls: Mapping[str, float]) -> Grid:
+    """Returns the pools of candidates, each with the part of the items that came true which it had."""
+    grid = new_grid("Candidates", "", "recall", right=("recall",))
+    for name, recall in recalls.items():
+        grid.add_row(cell(name, "cyan"), cell(f"{recall:.4f}"))
+    return grid
 
 
 def predictions_grid(table: pa.Table, num_all: int) -> Grid:

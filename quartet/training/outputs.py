@@ -91,14 +91,33 @@ class MulticlassOutput:
         return power / power.sum(1, keepdims=True)
 
 
-Output = BinaryOutput | RegressionOutput | MulticlassOutput
+@dataclass(frozen=True)
+class RankingOutput:
+    """A vector of a source, which is near to those of the items it will have to do with: see `recommend/`."""
+
+    kind: ClassVar[str] = "recommendation"
+    num_outputs: int = 32
+
+    def start(self) -> list[float]:
+        return [0.0] * self.num_outputs
+
+    def loss(self, logits: Tensor, target: Tensor) -> Tensor:
+        raise NotImplementedError("the loss of a list is that of its pairs")
+
+    def scores(self, logits: Scores) -> Scores:
+        return logits
+
+
+Output = BinaryOutput | RegressionOutput | MulticlassOutput | RankingOutput
 _KINDS: dict[str, type[Output]] = {
-    output.kind: output for output in (BinaryOutput, RegressionOutput, MulticlassOutput)
+    output.kind: output for output in (BinaryOutput, RegressionOutput, MulticlassOutput, RankingOutput)
 }
 
 
 def fit_output(task: Task) -> Output:
     """Returns the output that a task wants, with what its training labels tell."""
+    if task.spec.type == "recommendation":
+        return RankingOutput()
     labels = np.asarray(task.seeds("train").target)
     if task.spec.type == "binary_classification":
         return BinaryOutput(float(labels.mean()))

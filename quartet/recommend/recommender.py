@@ -19,8 +19,11 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
+import torch
 
+from quartet.causal import visible
 from quartet.config import Recipe
+from quartet.contexts import Context, sample
 from quartet.evaluation import Lists
 from quartet.findings import Finding, warning
 from quartet.listener import SILENT, Listener
@@ -32,6 +35,7 @@ from quartet.recommend.ranker import Ranker, stop_rows
 from quartet.recommend.rows import PairRows, pair_rows, reciprocal_ranks, standardised
 from quartet.recommend.towers import Towers
 from quartet.tasks import Links, Seeds
+from quartet.times import NEVER
 from quartet.training import Epoch, Fitted, Member, Output, TrainingData, View, duration
 
 RULES = ("most popular lately", "own past by recency", "own past by count")
@@ -214,7 +218,19 @@ def _chosen(matrix: Matrix, names: tuple[str, ...], wanted: tuple[str, ...]) -> 
 
 
 def _tower_recipe(recipe: Recipe) -> Recipe:
-    return recipe.changed(architecture="quartet")
+    """Returns the recipe of the network that reads sources: their own columns say nothing about which item."""
+    return recipe.changed(architecture="quartet", tower=0)
+
+
+def _latest(seeds: Seeds) -> Seeds:
+    """Returns the latest seeds of training, of which there may be more than can be learned from."""
+    is_latest = np.zeros(len(seeds), bool)
+    is_latest[np.argsort(-seeds.time, kind="stable")[:_MOST_TRAINED]] = True
+    return seeds if is_latest.all() else seeds.select(is_latest)
+
+
+def _sampled(data: TrainingData, seeds: Seeds) -> Context:
+    return sample(data.view.graph, seeds, data.recipe.sampling, torch.get_num_threads())
 
 
 class _Fitting:
@@ -229,7 +245,7 @@ class _Fitting:
     def run(self) -> Fitted | None:
         data, listener = self.data, self.listener
         listener.begin(self)
-        train, val = self._latest(data.seeds["train"]), data.seeds["val"]
+        train, val = _latest(data.seeds["train"]), data.seeds["val"]
         reader = Reader.of(data.view, labels=train)
         listener.noticed(self._findings(reader))
         rng_seed = data.recipe.rng_seed
@@ -244,19 +260,14 @@ class _Fitting:
                 self._tell(name, judged, reader, val, scores[name], model)
         if _TREES in self.wanted:
             first = stop_rows(train.time, len(val))
-            late = train.time >= first
-            later = taught[late[taught.seed] & taught.is_candidate]
+            late = np.flatnonzero(train.time >= first)
+            early = visible(data.task.spec.known_at(train.time), int(min(first, NEVER - 1)))
+            later = taught[np.isin(taught.seed, late) & taught.is_candidate]
             stop = PairRows.joined([judged, replace(later, seed=later.seed + len(val))])
             ranker = Ranker.fit(
-                names,
-                taught,
-                ~late[taught.seed],
-                stop,
-                self.k,
-                rng_seed,
-                _FOR_TREES * self.limit,
+                names, taught, early[taught.seed], stop, self.k, rng_seed, _FOR_TREES * self.limit,
                 listener.should_stop,
-            )
+            )  # fmt: skip
             if ranker is None:
                 return None
             model = replace(model, ranker=ranker)
@@ -264,8 +275,10 @@ class _Fitting:
             self._tell(_TREES, judged, reader, val, scores[_TREES], model)
         if _TOWERS in self.wanted:
             recipe = _tower_recipe(data.recipe)
-            told = data.changed(recipe, data.column_names)
-            told.context("train"), told.context("val")
+            told = data.changed(recipe, ())
+            context = (
+                told.context("train") if len(train) == len(data.seeds["train"]) else _sampled(told, train)
+            )
             left = max(_FOR_TOWERS * self.limit, self.limit - (time.perf_counter() - self.begin))
 
             def validate(towers: Towers, rows: PairRows = judged) -> float:
@@ -274,7 +287,7 @@ class _Fitting:
                 return value if len(val) >= 300 else 0.0  # too few to tell epochs apart: the last is kept
 
             towers = Towers.fit(
-                told, recipe, reader, names, self._moved(taught), validate, left, listener.should_stop
+                told, context, train, reader, names, taught, validate, left, listener.should_stop
             )
             if towers is None:
                 return None
@@ -292,17 +305,6 @@ class _Fitting:
         best = float(judged.precisions(reader, blend, val, self.k).mean())
         epoch = Epoch(0, float("nan"), best, time.perf_counter() - self.begin, 0.0, is_best=True)
         return Fitted(model, [epoch], epoch, model.summary)
-
-    def _latest(self, seeds: Seeds) -> Seeds:
-        """Returns the latest seeds of training, of which there may be more than can be learned from."""
-        order = np.argsort(-seeds.time, kind="stable")[:_MOST_TRAINED]
-        self._is_latest = np.zeros(len(seeds), bool)
-        self._is_latest[order] = True
-        return seeds.select(self._is_latest)
-
-    def _moved(self, rows: PairRows) -> PairRows:
-        """Returns pairs by the places of their seeds among all of training."""
-        return replace(rows, seed=np.flatnonzero(self._is_latest)[rows.seed])
 
     def _weights(
         self, judged: PairRows, reader: Reader, val: Seeds, scores: Mapping[str, Floats]

@@ -24,7 +24,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from quartet.config import Recipe
-from quartet.contexts import select
+from quartet.contexts import Context, select
 from quartet.machine import autocast
 from quartet.recommend.candidates import Pool
 from quartet.recommend.events import Floats, Ints
@@ -132,7 +132,8 @@ class Towers(nn.Module):
     @staticmethod
     def fit(
         data: TrainingData,
-        recipe: Recipe,
+        context: Context,
+        seeds: Seeds,
         reader: Reader,
         names: tuple[str, ...],
         train: PairRows,
@@ -144,9 +145,9 @@ class Towers(nn.Module):
 
         Of each seed the loss is that of a softmax over its pairs, by all parts and by the vectors alone.
         """
-        begin, context, tokenizer = time.perf_counter(), data.context("train"), data.view.tokenizer
-        towers = Towers.new(data, recipe, reader, names, train)
-        item_columns, item_row = _item_rows(reader, data.seeds["train"], train)
+        begin, recipe, tokenizer = time.perf_counter(), data.recipe, data.view.tokenizer
+        item_columns, item_row = item_rows(reader, seeds, train)
+        towers = Towers.new(data, reader, names, train, item_columns.numpy())
         own = torch.from_numpy(towers.own_numbers(reader)[train.item])
         optimizer = torch.optim.Adam(
             towers.parameters(), lr=recipe.learning_rate, weight_decay=recipe.weight_decay
@@ -205,11 +206,11 @@ class Towers(nn.Module):
 
     @staticmethod
     def new(
-        data: TrainingData, recipe: Recipe, reader: Reader, names: tuple[str, ...], train: PairRows
+        data: TrainingData, reader: Reader, names: tuple[str, ...], train: PairRows, item_columns: Matrix
     ) -> Towers:
-        network = model_row(recipe.model.architecture).model_class.new(data, recipe)
+        """Returns towers with random weights, which know the scale of each column."""
+        network = model_row(data.recipe.model.architecture).model_class.new(data, data.recipe)
         keys = np.unique(reader.past.items.key[np.unique(train.item[train.label])])
-        item_columns = _item_rows(reader, data.seeds["train"], train)[0].numpy()
         towers = Towers(network, names, len(keys), item_columns.shape[1])
         towers.keys.copy_(torch.from_numpy(keys.view(np.int64)))
         for matrix, middle, spread in (
@@ -255,7 +256,7 @@ def item_matrix(block: Block) -> Matrix:
     return np.stack([np.asarray(column, np.float32) for column in block.columns.of_items.values()], 1)
 
 
-def _item_rows(reader: Reader, seeds: Seeds, train: PairRows) -> tuple[Tensor, Ints]:
+def item_rows(reader: Reader, seeds: Seeds, train: PairRows) -> tuple[Tensor, Ints]:
     """Returns the columns of the distinct (item, time) of pairs, and which row of them each pair has."""
     moment, at = np.unique(seeds.time[train.seed], return_inverse=True)
     key, row = np.unique(at * len(reader.past.items) + train.item, return_inverse=True)

@@ -48,7 +48,10 @@ NEXT_BOOKS = {
 
 
 def raw_library(rng_seed: int = 0) -> Raw:
-    """Each reader borrows some favourites again and again, and now and then any book."""
+    """Each reader borrows some favourites again and again, and now and then any book, even one that is not there yet.
+
+    The writer W2 becomes known after most of her books.
+    """
     rng = np.random.default_rng(rng_seed)
     readers = [f"R{n:02d}" for n in range(NUM_READERS)]
     books = [f"B{n:02d}" for n in range(NUM_BOOKS)]
@@ -61,9 +64,15 @@ def raw_library(rng_seed: int = 0) -> Raw:
             if rng.random() < 0.12:
                 liked = [book for book in favourites[reader] if added[book] <= day]
                 book = rng.choice(liked) if liked and rng.random() < 0.8 else rng.choice(known)
+                book = book if rng.random() < 0.95 else rng.integers(NUM_BOOKS)  # ordered before it is there
                 loans.append((readers[reader], books[int(book)], day))
     tables = {
-        "writers": pa.table({"writer": ["W0", "W1", "W2"]}),
+        "writers": pa.table(
+            {
+                "writer": ["W0", "W1", "W2"],
+                "known": pa.array([START, START, START + 250 * DAY], pa.timestamp("ns")),
+            }
+        ),
         "readers": pa.table({"reader": readers, "age": rng.integers(10, 80, NUM_READERS)}),
         "books": pa.table(
             {
@@ -84,7 +93,7 @@ def raw_library(rng_seed: int = 0) -> Raw:
         ),
     }
     schema = {
-        "writers": TableSchema(("writer",), settled=FACTS),
+        "writers": TableSchema(("writer",), (), TimeColumn("known"), settled=FACTS),
         "readers": TableSchema(("reader",), settled=FACTS),
         "books": TableSchema(
             ("book",), (ForeignKey(("writer",), "writers"),), TimeColumn("added"), settled=FACTS

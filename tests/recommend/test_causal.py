@@ -12,9 +12,11 @@ import torch
 
 from quartet.database import Database
 from quartet.recommend import PairColumns, Reader, Recommender, Towers, pair_rows
+from quartet.recommend.events import Events, Past
+from quartet.recommend.towers import item_rows
 from quartet.tasks import Links, Seeds, Task
-from quartet.training import RankingOutput, View
-from tests.recommend.small import DAY, START, Raw, next_books, raw_library, view_of
+from quartet.training import RankingOutput, View, graph_of
+from tests.recommend.small import DAY, NUM_BOOKS, NUM_READERS, START, Raw, next_books, raw_library, view_of
 from tests.strategies import scrambled_future, shuffled, without_future
 
 TIME = START + 180 * DAY
@@ -35,7 +37,9 @@ def towers(task: Task) -> Towers:
     data = TrainingData.prepare(task, recipe)
     reader = Reader.of(data.view, labels=data.seeds["train"])
     rows = pair_rows(reader, data.seeds["train"], 0)
-    made = Towers.new(data, recipe, reader, next(reader.blocks(data.seeds["val"])).columns.names(), rows)
+    columns = item_rows(reader, data.seeds["train"], rows)[0].numpy()
+    names = next(reader.blocks(data.seeds["val"])).columns.names()
+    made = Towers.new(data, reader, names, rows, columns)
     torch.manual_seed(1)
     torch.nn.init.normal_(made.own.weight)
     assert isinstance(data.output, RankingOutput)
@@ -134,9 +138,31 @@ def test_candidates_exist_and_events_are_known(task: Task) -> None:
     (block,) = reader.blocks(Seeds(node, np.full(5, START + 40 * DAY), None))
     for pool in block.moment.candidates(block.sources).values():
         assert (reader.past.items.known_at[pool.item] <= START + 40 * DAY).all()
-    counted = int(block.moment.popularity(1e4).sum())
-    assert counted == int((view.database["loans"].known_at <= START + 40 * DAY).sum())
+    loans = view.database["loans"].data
+    row = {key: number for number, key in enumerate(keys(view.database, "books"))}
+    added = view.database["books"].known_at[[row[book] for book in loans["book"].to_pylist()]]
+    is_known = np.maximum(view.database["loans"].known_at, added) <= START + 40 * DAY
+    assert int(block.moment.popularity(1e4).sum()) == int(is_known.sum())
+    assert is_known.sum() < (view.database["loans"].known_at <= START + 40 * DAY).sum()
     assert isinstance(block.columns, PairColumns)
+
+
+def test_what_comes_after_the_labels_does_not_choose_their_path(task: Task) -> None:
+    """One path is the labels themselves and then much else; the other is like them only after their windows."""
+    database = task.full_database
+    past = Past.of(database, graph_of(database), task.spec, "<=")
+    labels = task.seeds("train")
+    labels = labels.select(labels.time == labels.time.max())
+    assert isinstance(labels.target, Links)
+    source = np.repeat(past.sources.of_nodes(labels.node), np.diff(labels.target.offsets))
+    item, soon = past.items.of_nodes(labels.target.nodes), np.full(len(source), labels.time[0] + DAY)
+    later, every = soon + task.spec.horizon, np.arange(NUM_READERS).repeat(NUM_BOOKS)
+    books = np.tile(np.arange(NUM_BOOKS), NUM_READERS)
+    same = Events(
+        "same", *map(np.append, (source, item, soon), (every, books, np.full(len(every), later[0])))
+    )
+    paths = (Events("late", source, item, later), same)
+    assert replace(past, paths=paths).like_labels(labels, task.spec).paths[0].name == "same"
 
 
 def test_paths_are_found_without_being_told(task: Task) -> None:

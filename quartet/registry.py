@@ -23,6 +23,7 @@ class ModelRow:
     help: str
     defaults: Mapping[str, Any] = field(default_factory=dict)
     reads: tuple[str, ...] = ()  # of a recipe these settings alone; by default all
+    recommends: str = ""  # "module:class" that learns recommendation tasks; by default it cannot
 
     def check_settings(self, names: Iterable[str]) -> None:
         """Raises an error where a setting was given that the model does not read."""
@@ -40,14 +41,28 @@ class ModelRow:
         module, name = self.home.split(":")
         return getattr(import_module(module), name)
 
+    def class_for(self, task_type: str) -> Any:
+        """Returns the class that learns tasks of a type; an error where the model cannot."""
+        if task_type != "recommendation":
+            return self.model_class
+        if not self.recommends:
+            able = " or ".join(f"--model {row.name}" for row in MODELS.values() if row.recommends)
+            raise UsageError("C01", f'the model "{self.name}" ranks no items', f"say {able}")
+        module, name = self.recommends.split(":")
+        return getattr(import_module(module), name)
+
 
 # Message passing reads random walks: on validation they are better than BFS2, which is nearer to RelBench's uniform
 # neighbours (docs/study.md). Of names, trees read only categories, and validation is no worse with them (docs/log.md).
+_RECOMMENDER = "quartet.recommend.recommender:Recommender"
 _ROWS = (
-    ModelRow("quartet", "quartet.models.quartet:Quartet", "the graph transformer of the paper"),
+    ModelRow(
+        "quartet", "quartet.models.quartet:Quartet", "the graph transformer of the paper", recommends=_RECOMMENDER
+    ),
     ModelRow(
         "auto", "quartet.models.portfolio:Portfolio", "trees, a tower, Quartet, and their blend (the default)",
         {"tower": 8, "time_limit": 300.0, "use_row_names": False, "refit": "auto"},
+        recommends=_RECOMMENDER,
     ),
     ModelRow(
         "tower", "quartet.models.tower:TowerAlone", "a perceptron on the columns that trees read",
@@ -74,6 +89,7 @@ _ROWS = (
         {"branches": (), "use_row_names": True, "refit": "auto"},
         ("rng_seed", "past_labels", "use_row_names", "protocol", "time_rule", "time_limit", "extra_trees",
          "tree_target", "refit"),
+        _RECOMMENDER,
     ),
 )  # fmt: skip
 MODELS = {row.name: row for row in _ROWS}

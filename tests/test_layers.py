@@ -14,8 +14,8 @@ ROOT = Path(__file__).parents[1]
 # From the ground up: a room imports only from those before it. CONTRIBUTING.md has the same list, with a line each.
 ROOMS = [
     "errors", "findings", "causal", "listener", "machine", "times", "registry", "config", "database", "tasks",
-    "features", "graph", "contexts", "drawing", "evaluation", "tokens", "training", "models", "runs", "explain",
-    "report", "paper", "demo", "cli", "__main__",
+    "features", "graph", "contexts", "drawing", "evaluation", "tokens", "training", "models", "recommend", "runs",
+    "explain", "report", "paper", "demo", "cli", "__main__",
 ]  # fmt: skip
 # By name, at the moment of use: a person's way up from a database to its tasks, and from a model to its reasons and its
 # report; and the demo that is a source.

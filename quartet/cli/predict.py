@@ -46,7 +46,8 @@ def predict(
         typer.Option(
             min=1,
             help="Show so many of the highest scores (default: 10); with --out, write these alone. Of a task with "
-            "classes: so many of the most probable classes of each entity, a row for each.",
+            "classes: so many of the most probable classes of each entity, a row for each; of recommendations, so many "
+            "items (default: as the task is judged by).",
         ),
     ] = None,
     out: Annotated[
@@ -89,7 +90,9 @@ def predict(
     known = None if labels is None else read_labels(labels)
     trained = load(model, *(also or ()))
     live = trained.on(trained.record.open(source, schema), labels=known, device=device)
-    scores = live.predict(_entities(entities), at, everyone=everyone, coverage=coverage, abstain=abstain)
+    scores = live.predict(
+        _entities(entities), at, everyone=everyone, coverage=coverage, abstain=abstain, top=top
+    )
     if top is not None and scores.classes:
         scores, top = scores.best_classes(top), None
     if json:

@@ -15,7 +15,7 @@ from quartet.machine import user_cache
 from quartet.tasks import SPLITS, Splits, forecast_times, run_task_sql
 from quartet.times import parse_instant, parse_length, to_utc
 
-_FORMAT = 1  # part of the folder's name: raise it with every change of the tables, tasks or labels
+_FORMAT = 2  # part of the folder's name: raise it with every change of the tables, tasks or labels
 _VAL, _TEST = "2013-10-01", "2013-11-12"
 _PACKAGED = resources.files("quartet.demo")
 _MANIFEST = {
@@ -106,5 +106,6 @@ def _write(folder: Path) -> None:
         for split in SPLITS:
             times = forecast_times(split, splits, horizon, task.get("num_eval_timestamps", 1), span)
             labels = run_task_sql(task["sql"], tables, times, horizon, f'task "{name}"')
-            labels = labels.sort_by([(task["time_col"], "ascending"), (task["entity_col"], "ascending")])
+            entity = task.get("entity_col") or task["src_entity_col"]
+            labels = labels.sort_by([(task["time_col"], "ascending"), (entity, "ascending")])
             pq.write_table(labels, folder / "tasks" / name / f"{split}.parquet")

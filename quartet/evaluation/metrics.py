@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quartet.errors import TaskError, UsageError, did_you_mean
-from quartet.tasks import TYPES, TaskType
+from quartet.tasks import TYPES, Links, TaskType
 
 _Array = NDArray[Any]
 _Floats = NDArray[np.float64]
@@ -27,7 +27,7 @@ _Metric = Callable[[_Array, Any, _Floats | None], float | None]
 _NUM_BINS = 10
 _NUM_RESAMPLES = 1000
 _EPSILON = float(np.finfo(np.float64).eps)
-_INTERVAL = (2.5, 97.5)  # percentiles
+INTERVAL = (2.5, 97.5)  # percentiles
 _NEED_TWO_CLASSES = ("roc_auc", "average_precision")
 _NEED_PROBABILITIES = ("brier", "calibration_error", "log_loss", "label_log_loss")
 _TOP = 5
@@ -282,7 +282,7 @@ _METRICS: dict[TaskType, dict[str, _Metric]] = {
     },
 }
 _HIGHER_IS_BETTER = {
-    *("roc_auc", "average_precision", "r2", "accuracy", "macro_f1", "mrr", f"top_{_TOP}"),
+    *("roc_auc", "average_precision", "r2", "accuracy", "macro_f1", "mrr", f"top_{_TOP}", "map"),
     *("macro_ap", "micro_ap", "macro_auc", "micro_auc"),
 }
 # What is found once of scores before rows are drawn many times.
@@ -298,7 +298,9 @@ def prepared(task_type: TaskType, target: _Array, score: _Array) -> Any:
 
 
 def main_metric(task_type: TaskType) -> str:
-    """Returns the metric by which models for such a task are chosen and compared."""
+    """Returns the metric by which models for such a task are chosen and compared; of lists see `lists.py`."""
+    if task_type == "recommendation":
+        return "map"
     return next(iter(_metrics_of(task_type)))
 
 
@@ -349,7 +351,7 @@ def measures(
     found = {}
     for name, metric in metrics.items():
         value = None if reasons[name] else metric(target, score, None)
-        low, high = map(float, np.percentile(drawn[name], _INTERVAL)) if drawn[name] else (None, None)
+        low, high = map(float, np.percentile(drawn[name], INTERVAL)) if drawn[name] else (None, None)
         if name == "calibration_error" and value is not None and low is not None and high is not None:
             excess = float(np.median(drawn[name])) - value
             low, high = max(0.0, min(low - excess, value)), max(high - excess, value)
@@ -377,9 +379,10 @@ def selection_value(task_type: TaskType, target: _Array, score: _Array) -> float
 def check_selectable(task_type: TaskType, target: Any, num_rows: int | None = None) -> None:
     """Refuses validation rows by whose main metric no model can be selected, or those of them that are looked at."""
     if task_type == "recommendation":
-        raise TaskError(
-            "L07", "this version trains no recommendation tasks", "predict one value of an entity"
-        )
+        if not isinstance(target, Links) or not len(target.nodes):
+            text = "no model can be selected by the map of validation: n/a (no rows with items)"
+            raise TaskError("L06", text, "move the cut-offs until validation can tell models apart")
+        return
     name, target = main_metric(task_type), np.asarray(target)
     reason = _why_undefined(name, target[selection_rows(len(target), num_rows)], np.empty(0))
     if reason:

@@ -25,7 +25,13 @@ from quartet.evaluation.boosting import (
     patience,
     task_settings,
 )
-from quartet.evaluation.metrics import check_selectable, higher_is_better, main_metric, selection_value
+from quartet.evaluation.metrics import (
+    check_selectable,
+    higher_is_better,
+    main_metric,
+    metric_of,
+    selection_value,
+)
 from quartet.features import FeatureTable, SeedColumns, Timeline
 from quartet.tasks import Seeds, Task
 
@@ -231,7 +237,7 @@ class CountTrees:
 
 def _target_columns(task: Task, seeds: Seeds) -> _Floats:
     """Returns the targets as one column, or of classes as one column of 0 and 1 for each."""
-    main_metric(task.spec.type)  # an error where targets are no numbers
+    metric_of(task.spec.type)  # an error where targets are no numbers
     target = np.asarray(seeds.target)
     if task.classes is None:
         return target[:, None].astype(np.float64)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from quartet.contexts import Context, select
+from quartet.errors import UsageError
 from quartet.explain.occlude import occluded_batch, sketch_without
 from quartet.features import columns_without
 from quartet.machine import autocast
@@ -97,6 +98,10 @@ class Reader:
     """Reads seeds with all pieces of a bound model."""
 
     def __init__(self, live: LiveModel) -> None:
+        record = live.members[0].task
+        if record.type == "recommendation":
+            text = f'lists of task "{record.name}" are not explained yet'
+            raise UsageError("L07", text, "quartet evaluate RUN tells which pools and members they come from")
         self.live = live
         self.pieces: list[Piece] = []
         self._last: dict[tuple[Any, ...], Any] = {}

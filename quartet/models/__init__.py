@@ -1,1 +1,5 @@
 """The models. Other rooms reach them through `quartet.registry`, which knows each by its name."""
+
+from quartet.models.tree_text import checked_text
+
+__all__ = ["checked_text"]

@@ -7,6 +7,7 @@ board asks, and where that is written, is in `docs/submit.md`.
 from __future__ import annotations
 
 import csv
+import json
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -18,12 +19,16 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from quartet.errors import IntegrityError, TaskError, examples
-from quartet.evaluation import measures
-from quartet.tasks import LabelColumns, Split, Task, TaskType
+from quartet.evaluation import NO_ITEM, Lists, average_precisions, measures
+from quartet.tasks import LabelColumns, Links, Split, Task, TaskType
 
 _FORMAT = 2
 PREDICTED: tuple[Split, ...] = ("val", "test")
-_METRICS: dict[TaskType, str] = {"binary_classification": "roc_auc", "regression": "nmae"}
+_METRICS: dict[TaskType, str] = {
+    "binary_classification": "roc_auc",
+    "regression": "nmae",
+    "recommendation": "map",
+}
 _UNITS = (("D", 86_400 * 10**9), ("s", 10**9), ("ms", 10**6), ("us", 10**3), ("ns", 1))
 
 Pair = tuple[str, str]  # entity and time of a row, as a file writes them
@@ -79,8 +84,12 @@ class BoardTask:
             "in_context": False,  # the board's word for a method that did not train on this database
         }
 
-    def measure(self, scores: NDArray[np.float64]) -> float:
+    def measure(self, scores: NDArray[np.float64] | Lists) -> float:
         """Returns the board's metric of validation predictions."""
+        if isinstance(scores, Lists):
+            links = self.task.seeds("val").target
+            assert isinstance(links, Links)
+            return float(average_precisions(links, scores, self.task.spec.eval_k).mean())
         train = np.asarray(self.task.seeds("train").target) if self.metric == "nmae" else None
         target = np.asarray(self.task.seeds("val").target)
         measured = measures(self.task.spec.type, target, scores, train_target=train, num_resamples=0)[
@@ -124,16 +133,16 @@ def to_pairs(keys: list[Any], times: NDArray[np.int64]) -> list[Pair]:
 
 
 def write_predictions(
-    path: Path, columns: Sequence[str], pairs: Iterable[Pair], scores: Iterable[float]
+    path: Path, columns: Sequence[str], pairs: Iterable[Pair], scores: Iterable[float | str]
 ) -> None:
-    """Writes a prediction file; floats keep all their bits."""
+    """Writes a prediction file; floats keep all their bits, and a list is JSON in its cell."""
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(columns)
         writer.writerows((*pair, score) for pair, score in zip(pairs, scores, strict=True))
 
 
-def read_predictions(path: Path, board: BoardTask, split: Split) -> NDArray[np.float64]:
+def read_predictions(path: Path, board: BoardTask, split: Split) -> NDArray[np.float64] | Lists:
     """Returns the predictions of a file whose rows are those of the task's table, in its order."""
     with path.open(newline="", encoding="utf-8", errors="replace") as file:
         header, *lines = [*csv.reader(file)] or [[]]
@@ -148,6 +157,8 @@ def read_predictions(path: Path, board: BoardTask, split: Split) -> NDArray[np.f
             f"{path.name} has {len(pairs):,} rows, which are not the {len(expected):,} of the task's {split} table in "
             f"their order (line {first + 2} first)",
         )
+    if board.task.spec.type == "recommendation":
+        return _read_lists(path, [line[2] for line in lines], board)
     scores = np.array([_number(line[2]) for line in lines], dtype=np.float64)
     is_wrong = ~np.isfinite(scores)
     if board.task.spec.type == "binary_classification":
@@ -159,6 +170,37 @@ def read_predictions(path: Path, board: BoardTask, split: Split) -> NDArray[np.f
             f"{path.name}: {is_wrong.sum():,} predictions are missing or out of range (line {line} first)",
         )
     return scores
+
+
+def list_cells(kept: pa.Table, pairs: Sequence[Pair]) -> list[str]:
+    """Returns the lists of a run as cells, for pairs in their order; a pair that has no items has an empty list."""
+    found: dict[Pair, list[Any]] = {pair: [] for pair in pairs}
+    item = kept.column_names[kept.column_names.index("rank") + 1]
+    times = np.asarray(kept["time"].cast(pa.int64()))
+    for pair, key in zip(to_pairs(kept.column(0).to_pylist(), times), kept[item].to_pylist(), strict=True):
+        if pair not in found:
+            raise damaged(
+                "B07", f"the run has kept a list of {pair[0]} at {pair[1]}, whom the task does not ask about"
+            )
+        found[pair].append(key)
+    return [json.dumps(found[pair]) for pair in pairs]
+
+
+def _read_lists(path: Path, cells: Sequence[str], board: BoardTask) -> Lists:
+    """Returns the lists of a file: of at most k different items of the database each."""
+    spec, database = board.task.spec, board.task.full_database
+    item, items = database[spec.item_table], np.full((len(cells), spec.eval_k), NO_ITEM, np.int64)
+    row_of = {key: row for row, key in enumerate(item.data[item.primary_key[0]].to_pylist())}
+    for place, cell in enumerate(cells):
+        try:
+            rows = [row_of[key] for key in json.loads(cell)]
+        except (ValueError, TypeError, KeyError):
+            raise damaged("B08", f"{path.name}: line {place + 2} is no list of {item.name}") from None
+        if len(rows) > spec.eval_k or len(set(rows)) < len(rows):
+            text = f"{path.name}: line {place + 2} has {len(rows)} items, where {spec.eval_k} different ones may be"
+            raise damaged("B08", text)
+        items[place, : len(rows)] = np.array(rows, np.int64) + database.offsets[item.name]
+    return Lists(items, np.zeros(items.shape))
 
 
 def _number(text: str) -> float:

@@ -27,7 +27,15 @@ from quartet.evaluation import higher_is_better
 from quartet.findings import note, warning
 from quartet.listener import SILENT, Listener
 from quartet.machine import new_file, new_folder
-from quartet.paper.board import PREDICTED, BoardTask, damaged, read_predictions, to_pairs, write_predictions
+from quartet.paper.board import (
+    PREDICTED,
+    BoardTask,
+    damaged,
+    list_cells,
+    read_predictions,
+    to_pairs,
+    write_predictions,
+)
 from quartet.runs import Checkpoint, Run, evaluation_file
 from quartet.tasks import Split, Task, TaskRecord
 
@@ -217,6 +225,9 @@ def _write_run(run: Run, split: Split, board: BoardTask, path: Path) -> None:
     if not (run.folder / "predictions" / f"{split}.parquet").is_file():
         raise UsageError("B02", f"{run.folder.name} has no predictions/{split}.parquet", "train it again")
     table = run.predictions(split)
+    if board.task.spec.type == "recommendation":
+        write_predictions(path, board.columns, board.pairs[split], list_cells(table, board.pairs[split]))
+        return
     pairs = to_pairs(table.column(0).to_pylist(), np.asarray(table["time"].cast(pa.int64())))
     write_predictions(path, board.columns, pairs, table["score"].to_pylist())
 

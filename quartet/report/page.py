@@ -69,6 +69,9 @@ def write_report(
         )
     if path.is_dir():
         raise UsageError("C02", f"{path} is a folder", "name an .html file inside it, or another one")
+    if models[0].record.type == "recommendation":
+        text = f'lists of task "{models[0].record.name}" have no report yet'
+        raise UsageError("L07", text, "quartet evaluate RUN and quartet predict RUN SRC tell of them")
     path.parent.mkdir(parents=True, exist_ok=True)
     for model in models:
         _ = model.run.environment  # damage is told before the work

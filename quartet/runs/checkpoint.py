@@ -162,7 +162,7 @@ class Checkpoint:
         ):
             raise ValueError("thresholds that are not those of the labels")
         return Checkpoint(
-            model_row(recipe.model.architecture).model_class.load(folder, recipe, output),
+            model_row(recipe.model.architecture).class_for(output.kind).load(folder, recipe, output),
             recipe,
             output,
             FeatureStatistics.from_dict(statistics, load_file(folder / _ARRAYS)),

@@ -6,7 +6,7 @@ This is the one place where the vault with the test labels is opened.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -38,10 +38,11 @@ from quartet.findings import warning
 from quartet.listener import SILENT, Listener
 from quartet.machine import intact
 from quartet.runs.checkpoint import Checkpoint, mean_thresholds
+from quartet.runs.ranking import judged, list_length
 from quartet.runs.run import Run, member_logits
-from quartet.runs.show import evaluation_grid, labels_grid
+from quartet.runs.show import evaluation_grid, labels_grid, pools_grid
 from quartet.runs.sure import Judged, check_shares, judge, say, sures_of
-from quartet.tasks import Split, Task, TaskType, tell_alone
+from quartet.tasks import Links, Split, Task, TaskType, tell_alone
 from quartet.training import View
 
 if TYPE_CHECKING:
@@ -82,6 +83,8 @@ class Evaluation:
     confusion: tuple[tuple[int, ...], ...] = ()
     labels: tuple[LabelFigures, ...] = ()
     sure: Judged | None = None
+    k: int = 0  # of lists, how long they are
+    pools: Mapping[str, float] = field(default_factory=dict)  # of candidates, and the recall of each
 
     def __str__(self) -> str:
         return rendered(self.grid())
@@ -91,10 +94,13 @@ class Evaluation:
     def grid(self, members: bool = True) -> Any:
         """Returns the figures of the model, of its members if these are wanted, and of the rules."""
         title = f"{self.task}, {self.split} ({self.protocol}), {self.num_rows:,} rows"
+        title += f", lists of {self.k}" if self.k else ""
         shown = [row for row in self.rows if members or not row.name.startswith(_MEMBER)]
         told = list(self.sure.lines("intervals" if self.misses else "sets")) if self.sure else []
         grid = evaluation_grid(title, [(row.name, row.measures) for row in shown], self.warnings, told)
-        return Group(grid, Text(), labels_grid(self.labels)) if self.labels else grid
+        more: list[Any] = [Text(), labels_grid(self.labels)] if self.labels else []
+        more += [pools_grid(self.pools)] if self.pools else []
+        return Group(grid, *more) if more else grid
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -181,7 +187,6 @@ def evaluate(
     protocol = task.under(protocol or members[0][0].recipe.protocol).protocol
     names = ", ".join(run.folder.name if run else checkpoint.task.name for checkpoint, run in members)
     labels = task.vault.open(f"evaluate {names}") if split == "test" else task.seeds(split).target
-    target = np.asarray(labels)
     tasks = {c.recipe.past_labels: task.under(protocol, c.recipe.past_labels) for c, _ in members}
 
     @lru_cache(maxsize=1)  # of one model for its scores and the rules; of many, not all in memory at once
@@ -189,6 +194,14 @@ def evaluate(
         database = tasks[checkpoint.recipe.past_labels].database
         features = FeatureTable.encode(database, checkpoint.statistics)
         return View(database, features, checkpoint.task.spec, checkpoint.recipe)
+
+    if isinstance(labels, Links):
+        asked = task.under(protocol).asked_seeds(split)
+        figures, recalls = judged(checkpoints, view_of, tasks[False], asked, labels, with_rules, listener)
+        lines = tuple(EvaluationRow(name, own) for name, own in figures)
+        k = list_length(task.spec)
+        return Evaluation(task.name, split, protocol, len(labels), lines, k=k, pools=recalls)
+    target = np.asarray(labels)
 
     def scores_of(checkpoint: Checkpoint, run: Run | None) -> tuple[Scores, list[Scores]]:
         """Returns the scores of a model, and of each member of a portfolio."""
@@ -242,7 +255,7 @@ def evaluate(
         len(target),
         rows,
         warnings=tuple(filter(None, [*warnings, *_unseen(task, split)])),
-        **_DETAILS[task.spec.type](target, scores[model], [checkpoint for checkpoint, _ in members]),
+        **_DETAILS[task.spec.type](target, scores[model], checkpoints),
         sure=sure,
     )
 

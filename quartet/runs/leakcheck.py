@@ -25,11 +25,13 @@ from quartet.listener import SILENT, Listener
 from quartet.registry import MODELS
 from quartet.runs.checkpoint import Checkpoint
 from quartet.runs.live import LiveModel
+from quartet.runs.ranking import list_length, ranked
 from quartet.tasks import Seeds, Task, TaskRecord, labels_at
 from quartet.times import DAY, NEVER, show_instant, to_arrow
 from quartet.training import TrainingData, graph_of
 
 _INVENTED = 200  # rows of each table
+_TO_RANK = 20.0  # seconds to learn to rank items: what is looked at does not depend on how well
 _Rows = NDArray[np.int64]
 
 
@@ -141,9 +143,12 @@ def leakcheck(
 
 def _box(task: Task) -> list[Checkpoint]:
     """Returns every model of the box: networks with random weights, trees fitted to the task."""
-    found = []
+    found, is_ranking = [], task.spec.type == "recommendation"
     for name, row in MODELS.items():
-        kind, recipe = row.model_class, Recipe.load("small", "", name)
+        if is_ranking and (not row.recommends or name == "auto"):  # which is made of the others
+            continue
+        kind, recipe = row.class_for(task.spec.type), Recipe.load("small", "", name)
+        recipe = recipe.changed(time_limit=_TO_RANK) if is_ranking else recipe
         data = TrainingData.prepare(task, recipe.changed(protocol="rolling"))
         model = kind.new(data, recipe) if hasattr(kind, "new") else kind.fit(data).model
         model = model.eval() if hasattr(model, "eval") else model
@@ -287,6 +292,16 @@ def _look(
             seen["contexts", f"{name} of {key}"] = context.part(name, place)
     live = LiveModel(models, world.database)
     live.bind(time)
+    if spec.type == "recommendation":
+        for model, view in zip(models, live.views, strict=True):
+            first = view.database.offsets
+            asked = world.rows(spec.entity_table, rows) + first[spec.entity_table]
+            lists = ranked([model], [view], Seeds(asked, seeds.time, None), list_length(spec))
+            for key, items, scores in zip(keys, lists.items, lists.scores, strict=True):
+                own = items[items >= 0] - first[spec.item_table]
+                listed = [*zip(world.origin[spec.item_table][own].tolist(), scores.tolist(), strict=False)]
+                seen[f"lists of {model.recipe.model.architecture}", key] = listed
+        return seen
     for number, model in enumerate(models):
         logits = live.logits(number, world.rows(spec.entity_table, rows), seeds.time)
         for key, value in zip(keys, logits, strict=True):

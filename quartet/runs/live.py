@@ -26,6 +26,7 @@ from quartet.listener import SILENT, Listener
 from quartet.runs.checkpoint import DISAGREEMENT, Checkpoint
 from quartet.runs.drift import drift_finding, time_findings
 from quartet.runs.predictions import Predictions, headline, prediction_table
+from quartet.runs.ranking import list_length, list_table, ranked
 from quartet.runs.sure import Hints, Judged, Said, check_shares, say, sures_of
 from quartet.tasks import EVERYONE, Population, Seeds, early_text, population_at
 from quartet.times import NEVER, STATIC, parse_instant, show_length
@@ -97,13 +98,14 @@ class LiveModel:
         everyone: bool = False,
         coverage: float | None = None,
         abstain: float = 0.0,
+        top: int | None = None,
     ) -> Predictions:
         """Returns scores of entities at times, with intervals or sets that hold so often (`coverage`, 0.9).
 
         `entities` are keys of the entity table, by default those whom the task asks about then, found from rows known
         then (`population_at`); with `everyone`, all that are known. `at` is one time, or one for each entity, by
         default the last time of the database. A model with past labels sees those that are known by then: the task's
-        SQL or column tells them from the database.
+        SQL or column tells them from the database. `top` is the length of lists, by default as the task is judged by.
 
         Intervals and sets rest on validation and on the labels that have become known since, up to that time
         (docs/sure.md). With `abstain`, such a share of the predictions, the least sure, is left out.
@@ -115,6 +117,8 @@ class LiveModel:
         sures_of(self.members, is_asked)
         asked, listener = self.asked(entities, at, everyone=everyone), listener or self.listener
         rows, times = asked.rows, asked.times
+        if self.members[0].task.spec.type == "recommendation":
+            return self._lists(asked, top, listener)
         answers = [self._answers(number, rows, times, listener) for number in range(len(self.members))]
         logits = [own for own, _ in answers]
         record = self.members[0].task
@@ -178,6 +182,18 @@ class LiveModel:
                 sures[number] = sures[number].knowing(target, told, cases.time, known, hints)
             self._sures = {upto: sures}
         return self._sures[upto]
+
+    def _lists(self, asked: Asked, most: int | None, listener: Listener) -> Predictions:
+        """Returns the ranked items of sources at times."""
+        view, spec = self.views[0], self.members[0].task.spec
+        if most is not None and (not isinstance(most, int) or most < 1):
+            raise UsageError("C02", f"the length of lists is {most!r}", "give a whole number above 0")
+        seeds = Seeds(asked.rows + view.database.offsets[view.entity_table], asked.times, None)
+        listener.noticed(asked.findings)
+        lists = ranked(self.members, self.views, seeds, list_length(spec, most), listener)
+        table = list_table(view.database, spec, asked.rows, asked.times, lists)
+        length = show_length(spec.horizon) if spec.horizon else ""
+        return Predictions(table, asked.headline, self.quality, self.name, length)
 
     def explain(self, entities: Sequence[Any] | None = None, at: Times | None = None, **options: Any) -> Any:
         """Returns why entities have their scores, as `Explanations`: parts, cells and aggregates, rows, look-alikes.

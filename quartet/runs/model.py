@@ -296,7 +296,7 @@ def _fit(
     listener: Listener,
     processes: Processes,
 ) -> TrainedModel:
-    model_class = model_row(recipe.model.architecture).model_class
+    model_class = model_row(recipe.model.architecture).class_for(task.spec.type)
     if run is None:
         Run.check(runs, task)
     data = TrainingData.prepare(task, recipe, cache, listener)

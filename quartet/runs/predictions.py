@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 from rich.console import Group, RenderableType
 
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 # And `score_` with a class.
 _OURS = ("name", "time", "predicted", "score", "calibrated", "low", "high", "set", "rank")
 _KEPT = ("model", "horizon")  # columns that a table in a database has besides
-_MOST_SHOWN = 10
+_MOST_SHOWN, _MOST_ROWS = 10, 60
 _FEW_CLASSES = 12  # whose scores people are shown beside each other
 _BEST = 3  # classes that they are shown where there are more
 
@@ -62,6 +63,9 @@ class Predictions:
         lines = [
             cell(text, style) for text, style in ((self.headline, "bold"), (self.quality, "dim")) if text
         ]
+        if self._are_lists:  # so many places of each, of as many lists as fit on a page
+            places = self.top(most).table.slice(0, max(1, _MOST_ROWS // most) * most)
+            return Group(*lines[:1], predictions_grid(places, len(self)), *lines[1:])
         shown = (
             self.best_classes(_BEST)
             if len(self.classes) > _FEW_CLASSES and "rank" not in self._names
@@ -73,6 +77,11 @@ class Predictions:
     @property
     def _names(self) -> list[str]:
         return list(self.table.column_names)
+
+    @property
+    def _are_lists(self) -> bool:
+        """Returns whether the rows are places in lists of recommended items."""
+        return "rank" in self._names and not self.classes
 
     def best_classes(self, most: int) -> Predictions:
         """Returns a row for each of the so many most probable classes of each entity and time, the best first.
@@ -100,10 +109,14 @@ class Predictions:
     def top(self, most: int | None = None) -> Predictions:
         """Returns so many rows with the highest scores, or all, the highest first; equal ones in the order of keys.
 
-        Of several classes, where there is no one score, all are in the order of keys.
+        Of several classes, where there is no one score, all are in the order of keys; of lists so many places of each.
         """
         if most is not None and (not isinstance(most, int) or most < 0):
             raise UsageError("C02", f"the number of predictions is {most!r}", "give a whole number")
+        if self._are_lists:  # so many places of each, in their order
+            if most is None:
+                return self
+            return replace(self, table=self.table.filter(pc.less_equal(self.table["rank"], most)))
         is_ranked = "rank" in self._names
         by_score = [("score", "descending")] if "score" in self._names and not is_ranked else []
         by_rank = [("rank", "ascending")] if is_ranked else []
@@ -117,6 +130,15 @@ class Predictions:
 
     def to_pandas(self) -> pd.DataFrame:
         return self.table.to_pandas()
+
+    def to_json(self) -> str:
+        """Returns headline, quality and all rows as JSON; times as ISO texts."""
+        rows = self.table.set_column(
+            self.table.column_names.index("time"), "time", self.table["time"].cast(pa.string())
+        ).to_pylist()
+        return json.dumps(
+            {"headline": self.headline, "quality": self.quality, "predictions": rows}, default=str
+        )
 
     def write(self, target: str | Path) -> None:
         """Writes the table to a .parquet or .csv file, or into a table of a database: `shop.sqlite#scores`.

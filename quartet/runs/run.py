@@ -38,6 +38,7 @@ from quartet.machine import check_checksums, intact, new_file, write_checksums
 from quartet.runs.checkpoint import Checkpoint
 from quartet.runs.drift import Drift
 from quartet.runs.predictions import asked_columns, prediction_table
+from quartet.runs.ranking import list_length, list_table, ranked
 from quartet.tasks import Seeds, Split, Task, TaskRecord
 from quartet.training import Epoch, Fitted, TrainingData, View
 
@@ -170,6 +171,8 @@ class Run:
     def keep(self, fitted: Fitted, data: TrainingData, is_done: bool = True) -> Checkpoint:
         """Keeps a fitted model, with its scores of validation and test, and those of its members."""
         task, model = data.task, fitted.model
+        if task.spec.type == "recommendation":
+            return self._keep_lists(fitted, data)
         splits: tuple[Split, ...] = ("val", "test")
         each = {"test": member_logits(model, data.view, data.seeds["test"])}
         each["val"] = fitted.validation or member_logits(model, data.view, data.seeds["val"])
@@ -200,10 +203,32 @@ class Run:
                 with new_file(self.folder / "predictions" / f"{split}-members.parquet") as fresh:
                     pq.write_table(pa.table(own), fresh, write_page_checksum=True)
         write_checksums(self.folder / "predictions")
-        if is_done and self.state_folder.is_dir():  # at once: a half of it would be no state
+        if is_done:
+            self._forget_state()
+        return checkpoint
+
+    def _keep_lists(self, fitted: Fitted, data: TrainingData) -> Checkpoint:
+        """Keeps a fitted recommender, with its lists of validation and test."""
+        checkpoint = Checkpoint(
+            fitted.model, data.recipe, data.output, data.features.statistics, self.task,
+            fitted.best.number, fitted.best.validation,
+        )  # fmt: skip
+        checkpoint.save(self.model_folder)
+        (self.folder / "predictions").mkdir(exist_ok=True)
+        for split in ("val", "test"):
+            lists = ranked([checkpoint], [data.view], data.seeds[split], list_length(data.task.spec))
+            _, rows, times = _asked(data.task, split)
+            table = list_table(data.task.database, data.task.spec, rows, times, lists, with_names=False)
+            with new_file(self.folder / "predictions" / f"{split}.parquet") as fresh:
+                pq.write_table(table, fresh, write_page_checksum=True)
+        write_checksums(self.folder / "predictions")
+        self._forget_state()
+        return checkpoint
+
+    def _forget_state(self) -> None:
+        if self.state_folder.is_dir():  # at once: a half of it would be no state
             gone = self.state_folder.rename(self.folder / ".state.done")
             shutil.rmtree(gone, ignore_errors=True)
-        return checkpoint
 
     def kept_members(self, split: Split) -> list[np.ndarray]:
         """Returns the scores of each member of the kept model; none of a model that has no members."""

@@ -9,7 +9,6 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 from rich.console import Group, RenderableType
 from rich.progress import TaskID, TextColumn, TimeRemainingColumn
@@ -165,7 +164,7 @@ def _task_lines(data: TrainingData) -> list[tuple[str, str]]:
         ("task", f"{task.name}: {spec.type.replace('_', ' ')} of {spec.entity_table}, by {main_metric(spec.type)}"),
         ("splits", f"train to {val}, validation to {test}, then test ({recipe.protocol})"),
         ("seeds", "{:,} train, {:,} validation, {:,} test".format(*counts)),
-        ("labels", f"{balance(np.asarray(task.seeds('train').target))} in training"),
+        ("labels", f"{balance(data.labels('train'))} in training"),
     ]  # fmt: skip
     if recipe.past_labels:
         lines.append(("past labels", f"{task.database[KNOWN_LABELS].num_rows:,} rows"))
@@ -224,6 +223,14 @@ def labels_grid(labels: Sequence[LabelFigures]) -> Grid:
         figures = (one.average_precision, one.roc_auc, one.threshold, one.precision, one.recall)
         texts = ("–" if figure is None else f"{figure:.3f}" for figure in figures)
         grid.add_row(cell(one.name, "cyan"), f"{one.count:,}", *texts)
+    return grid
+
+
+def pools_grid(recalls: Mapping[str, float]) -> Grid:
+    """Returns the pools of candidates, each with the part of the items that came true which it had."""
+    grid = new_grid("Candidates", "", "recall", right=("recall",))
+    for name, recall in recalls.items():
+        grid.add_row(cell(name, "cyan"), cell(f"{recall:.4f}"))
     return grid
 
 

@@ -40,7 +40,9 @@ TYPES: dict[TaskType, TypeFacts] = {
     "multilabel_classification": TypeFacts(
         "classes of ", "which of “{target}” will there be{ahead}?", has_classes=True, holds_lists=True
     ),
-    "recommendation": TypeFacts(holds_lists=True),
+    "recommendation": TypeFacts(
+        "the likeliest ", "which “{target}” will it have to do with{ahead}?", holds_lists=True
+    ),
 }
 
 _WORDS = frozenset(

@@ -14,6 +14,7 @@ from quartet.training.network import Encoded, ModelSchema, Network
 from quartet.training.outputs import (
     BinaryOutput,
     Output,
+    RankingOutput,
     RegressionOutput,
     fit_output,
     output_from_dict,
@@ -31,6 +32,7 @@ __all__ = [
     "ModelSchema",
     "Network",
     "Output",
+    "RankingOutput",
     "RegressionOutput",
     "Trainer",
     "Training",

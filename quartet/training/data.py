@@ -24,7 +24,7 @@ from quartet.evaluation import check_selectable, main_metric
 from quartet.features import FeatureTable, RelationalColumns
 from quartet.graph import TemporalGraph
 from quartet.listener import SILENT, Listener
-from quartet.tasks import SPLITS, Seeds, Split, Task, TaskSpec
+from quartet.tasks import SPLITS, Links, Seeds, Split, Task, TaskSpec
 from quartet.tokens import Tokenizer
 from quartet.training.outputs import Output, fit_output
 
@@ -140,8 +140,10 @@ class TrainingData:
         """Returns the seeds of each split at the times as of which they are asked."""
         return {split: self.task.asked_seeds(split) for split in SPLITS}
 
-    def labels(self, split: Split) -> NDArray[Any]:
-        return np.asarray(self.task.seeds(split).target)
+    def labels(self, split: Split) -> Any:
+        """Returns the targets of a split: an array or, of a recommendation task, `Links`."""
+        target = self.task.seeds(split).target
+        return target if isinstance(target, Links) else np.asarray(target)
 
     @cached_property
     def view(self) -> View:

@@ -140,15 +140,40 @@ class MultilabelOutput:
         return 1 / (1 + np.exp(-np.clip(logits, -700, 700)))
 
 
-Output = BinaryOutput | RegressionOutput | MulticlassOutput | MultilabelOutput
+@dataclass(frozen=True)
+class RankingOutput:
+    """A vector of a source, which is near to those of the items it will have to do with: see `recommend/`."""
+
+    kind: ClassVar[str] = "recommendation"
+    num_outputs: int = 32
+
+    @staticmethod
+    def fit(labels: NDArray[Any], num_classes: int) -> RankingOutput:  # noqa: ARG004 (there is nothing to learn)
+        return RankingOutput()
+
+    def start(self) -> list[float]:
+        return [0.0] * self.num_outputs
+
+    def loss(self, logits: Tensor, target: Tensor) -> Tensor:
+        raise NotImplementedError("the loss of a list is that of its pairs")
+
+    def scores(self, logits: Scores) -> Scores:
+        return logits
+
+
+Output = BinaryOutput | RegressionOutput | MulticlassOutput | MultilabelOutput | RankingOutput
 _KINDS: dict[str, type[Output]] = {
-    output.kind: output for output in (BinaryOutput, RegressionOutput, MulticlassOutput, MultilabelOutput)
+    output.kind: output
+    for output in (BinaryOutput, RegressionOutput, MulticlassOutput, MultilabelOutput, RankingOutput)
 }
 
 
 def fit_output(task: Task) -> Output:
     """Returns the output that a task wants, with what its training labels tell."""
-    labels = np.asarray(task.seeds("train").target)
+    target = task.seeds("train").target
+    labels = (
+        target if isinstance(target, np.ndarray) else np.empty(0)
+    )  # lists of items tell no output anything
     if task.spec.type not in _KINDS:
         raise TaskError(
             "L12", f'task "{task.name}" is a {task.spec.type}', "train on a classification or regression task"

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from quartet.database import Database
-from quartet.errors import DataError, TaskError
+from quartet.errors import DataError, TaskError, UsageError
 from quartet.runs import fit
 from quartet.tasks import Task
 from tests.tasks.small import CHURN, CHURN_SQL, DAY, small_shop
@@ -97,15 +97,17 @@ def test_labels_that_carry_no_model(
     assert (heard.begun, list(tmp_path.iterdir())) == ([], [])
 
 
-def test_recommendations_are_shown_but_not_trained(shop: Database, tmp_path: Path) -> None:
+def test_items_that_no_link_leads_to_are_not_recommended(shop: Database, tmp_path: Path) -> None:
     words = CHURN | {
         "task_type": "recommendation", "sql": CHURN_SQL.replace(LABEL, "[1, 2]"), "src_entity_table": "customers",
         "src_entity_col": "customer", "dst_entity_table": "orders",
     }  # fmt: skip
     task = Task.from_sql(shop, **words)
     assert np.diff(task.seeds("train").target.offsets).tolist() == [2] * 829  # type: ignore[union-attr]
-    with pytest.raises(TaskError, match=r"L07.*trains no recommendation tasks"):
-        fit(task, "lightgbm", runs=tmp_path, listener=Heard())
+    with pytest.raises(UsageError, match=r"C01.*\"hgt\" ranks no items.*--model"):
+        fit(task, "hgt", runs=tmp_path, listener=Heard())
+    with pytest.raises(TaskError, match=r"L07.*are sets of rows"):
+        fit(task, "lightgbm", runs=tmp_path, listener=Heard(), past_labels=True)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -30,7 +30,7 @@ def _facts(reading: Reading, task: Task, windows: int | None) -> list[tuple[str,
     ahead = (
         f"in the {show_length(spec.horizon)} after t" if spec.horizon else "of the row itself, at its time"
     )
-    by = "" if spec.type == "recommendation" else f"; measured by {main_metric(spec.type)}"
+    by = f"; measured by {main_metric(spec.type)}"
     facts = [
         ("who", told["asked"]),
         ("what", f"{reading.query.target.span}, called {spec.target_col}"),

@@ -1,0 +1,123 @@
+"""Rows of pairs to learn from: candidates of each seed with their columns, and which of them came true."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quartet.evaluation import Lists, average_precisions
+from quartet.recommend.candidates import Pool, places_in
+from quartet.recommend.events import Floats, Ints
+from quartet.recommend.pairs import Block, Matrix, Reader, pair_pools
+from quartet.tasks import Links, Seeds
+
+_MOST_ROWS = 1_000_000  # of training
+_MOST_NEGATIVES, _FEWEST_NEGATIVES = 200, 20  # candidates of a seed that did not come true
+_PARTS = ("seed", "item", "matrix", "label", "is_candidate", "is_random")
+_RANDOM = 32  # items of a seed that are drawn among all that exist
+
+
+@dataclass(frozen=True, eq=False)
+class PairRows:
+    """Pairs of seeds with items, by seed."""
+
+    seed: Ints  # the place of the seed
+    item: Ints  # the place of the item
+    matrix: Matrix
+    label: NDArray[np.bool_]
+    is_candidate: NDArray[np.bool_]  # else drawn at random, or an item that no pool had
+    is_random: NDArray[np.bool_]  # drawn among all items that existed
+
+    def __getitem__(self, which: NDArray[Any]) -> PairRows:
+        return PairRows(**{name: getattr(self, name)[which] for name in _PARTS})
+
+    @staticmethod
+    def joined(parts: Sequence[PairRows]) -> PairRows:
+        return PairRows(**{name: np.concatenate([getattr(part, name) for part in parts]) for name in _PARTS})
+
+    @property
+    def group_sizes(self) -> Ints:
+        return np.unique(self.seed, return_counts=True)[1]
+
+    def precisions(self, reader: Reader, score: Floats, seeds: Seeds, k: int) -> Floats:
+        """Returns the average precision at k of each seed by scores of its pairs; their mean is the MAP."""
+        assert isinstance(seeds.target, Links)
+        nodes = reader.past.items.nodes(self.item)
+        return average_precisions(
+            seeds.target, Lists.of(self.seed, nodes, score, self.item, len(seeds), k), k
+        )
+
+
+def pair_rows(
+    reader: Reader,
+    seeds: Seeds,
+    rng_seed: int | None = None,
+    nearest: Callable[[Block], Pool] | None = None,
+) -> PairRows:
+    """Returns the pairs of seeds with all of their candidates.
+
+    With a random seed they are rows to learn from: of the candidates that did not come true some are drawn, and items
+    that came true or were drawn among all that existed then are added.
+    """
+    assert isinstance(seeds.target, Links)
+    num_items, counts = len(reader.past.items), np.diff(seeds.target.offsets)
+    wanted = reader.past.pair_key(
+        np.repeat(np.arange(len(seeds)), counts), reader.past.items.of_nodes(seeds.target.nodes)
+    )
+    wanted = np.unique(wanted)
+    most = int(np.clip(_MOST_ROWS // max(1, len(seeds)), _FEWEST_NEGATIVES, _MOST_NEGATIVES))
+    parts = []
+    for block in reader.blocks(seeds):
+        pools = block.moment.candidates(block.sources, nearest(block) if nearest else None)
+        of, item = pair_pools(pools, num_items)
+        is_candidate, is_random = np.ones(len(of), bool), np.zeros(len(of), bool)
+        if rng_seed is not None:
+            is_true = np.isin(block.at[of] * num_items + item, wanted)
+            of, item, is_candidate, is_random = _sampled(block, of, item, is_true, wanted, most, rng_seed)
+        matrix = block.columns.matrix(block.sources, of, item)
+        label = np.isin(block.at[of] * num_items + item, wanted)
+        parts.append(PairRows(block.at[of], item, matrix, label, is_candidate, is_random))
+    joined = PairRows.joined(parts)
+    return joined[np.lexsort((joined.item, joined.seed))]
+
+
+def _sampled(
+    block: Block, of: Ints, item: Ints, is_true: NDArray[np.bool_], wanted: Ints, most: int, rng_seed: int
+) -> tuple[Ints, Ints, NDArray[np.bool_], NDArray[np.bool_]]:
+    """Returns pairs to learn from: those that came true, and others, all of items that exist at the time."""
+    moment, num_items = block.moment, len(block.moment.past.items)
+    rng = np.random.default_rng([rng_seed, moment.time % 2**63, len(block.at)])
+    drawn = Pool(of, item, np.where(is_true, 2.0, rng.random(len(of)))).best(most)
+    kept = drawn.source * num_items + drawn.item
+    own = wanted[np.isin(wanted // num_items, block.at)]
+    place = np.empty(int(block.at.max()) + 1, np.int64)
+    place[block.at] = np.arange(len(block.at))
+    true = place[own // num_items] * num_items + own % num_items
+    true = true[moment.is_visible[true % num_items]]
+    random = np.empty(0, np.int64)
+    if len(moment.items):
+        random = rng.choice(moment.items, (len(block.at), _RANDOM))
+        random = (np.arange(len(block.at))[:, None] * num_items + random).ravel()
+    key = np.unique(np.concatenate([kept, true, random]))
+    return key // num_items, key % num_items, np.isin(key, kept), np.isin(key, random)
+
+
+def standardised(seed: Ints, score: Floats) -> Floats:
+    """Returns scores over their deviation within each list, which begins at 0 in its middle."""
+    _, at = np.unique(seed, return_inverse=True)
+    count = np.bincount(at)
+    mean = np.bincount(at, score) / count
+    spread = np.sqrt(np.bincount(at, (score - mean[at]) ** 2) / count)
+    return (score - mean[at]) / np.where(spread > 0, spread, 1.0)[at]
+
+
+def reciprocal_ranks(seed: Ints, score: Floats, tie: Ints) -> Floats:
+    """Returns minus the logarithm of each pair's place in its list, best first."""
+    order = np.lexsort((tie, -score, seed))
+    value = np.empty(len(seed))
+    value[order] = -np.log1p(places_in(seed[order]))
+    return value

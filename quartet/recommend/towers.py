@@ -1,0 +1,309 @@
+"""Towers: the vector of a source, as Quartet reads it, times that of an item, and what a pair has in common.
+
+    score = q(source) · v(item) + b(item) + f(pair)
+
+q is what a network of the box makes of the source's context; v and b are made of the item's own columns and, for items
+that training has seen, of a vector of its own; f reads the pair columns, as ContextGNN fuses both. The first two parts
+alone rank all items that exist: the nearest are candidates.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from quartet.config import Recipe
+from quartet.contexts import Context, select
+from quartet.machine import autocast
+from quartet.recommend.candidates import Pool
+from quartet.recommend.events import Floats, Ints
+from quartet.recommend.pairs import Block, Matrix, Reader
+from quartet.recommend.rows import PairRows
+from quartet.registry import model_row
+from quartet.tasks import Seeds
+from quartet.training import Output, TrainingData, View
+
+WIDTH = 32  # of the vectors of sources and items
+_INSIDE = 64
+_NEAREST = 40  # items that are candidates
+_ROWS_OF_A_SEED = 96  # pairs of a seed in a step
+_NETWORK, _WEIGHTS, _FACTS = "network", "towers.safetensors", "towers.json"
+
+
+class Towers(nn.Module):
+    """A network that gives each source a vector, and what reads items and pairs."""
+
+    network: Any
+    keys: Tensor
+    middle: Tensor
+    spread: Tensor
+    item_middle: Tensor
+    item_spread: Tensor
+
+    def __init__(
+        self, network: nn.Module, names: tuple[str, ...], num_keys: int, num_item_columns: int
+    ) -> None:
+        super().__init__()
+        self.network, self.names, self.num_item_columns = network, names, num_item_columns
+        self.register_buffer("keys", torch.zeros(num_keys, dtype=torch.int64))
+        self.register_buffer("middle", torch.zeros(len(names)))
+        self.register_buffer("spread", torch.ones(len(names)))
+        self.register_buffer("item_middle", torch.zeros(num_item_columns))
+        self.register_buffer("item_spread", torch.ones(num_item_columns))
+        self.own = nn.Embedding(
+            num_keys + 1, WIDTH + 1, padding_idx=0
+        )  # 0: of items that training has not seen
+        nn.init.zeros_(self.own.weight)
+        self.item = nn.Sequential(
+            nn.Linear(2 * num_item_columns, _INSIDE), nn.ReLU(), nn.Linear(_INSIDE, WIDTH + 1)
+        )
+        self.pair = nn.Sequential(
+            nn.Linear(2 * len(names), _INSIDE), nn.ReLU(), nn.Dropout(0.1),
+            nn.Linear(_INSIDE, _INSIDE), nn.ReLU(), nn.Linear(_INSIDE, 1),
+        )  # fmt: skip
+
+    def item_vectors(self, columns: Tensor, own: Tensor) -> Tensor:
+        """Returns (I, WIDTH + 1): the vector of each item, and its bias."""
+        return self.item(_views(columns, self.item_middle, self.item_spread)) + self.own(own)
+
+    def nearness(self, source: Tensor, item: Tensor) -> Tensor:
+        return (source * item[:, :WIDTH]).sum(1) / math.sqrt(WIDTH) + item[:, WIDTH]
+
+    def pair_scores(self, matrix: Tensor) -> Tensor:
+        return self.pair(_views(matrix, self.middle, self.spread))[:, 0]
+
+    def own_numbers(self, reader: Reader) -> Ints:
+        """Returns for each item of a database its number among those of training, 0 for all others."""
+        keys, key = self.keys.numpy().view(np.uint64), reader.past.items.key
+        if not len(keys):
+            return np.zeros(len(key), np.int64)
+        at = np.minimum(np.searchsorted(keys, key), len(keys) - 1)
+        return np.where(keys[at] == key, at + 1, 0)
+
+    # --- scoring -------------------------------------------------------------------------------------
+
+    def of_items(self, block: Block, own: Ints) -> NDArray[np.float32]:
+        """Returns the vectors of all items that exist at the time of a block."""
+        with torch.inference_mode():
+            columns = item_matrix(block)[block.moment.items]
+            return self.item_vectors(
+                torch.from_numpy(columns), torch.from_numpy(own[block.moment.items])
+            ).numpy()
+
+    def nearest(self, source: NDArray[np.float32], items: NDArray[np.float32], block: Block) -> Pool:
+        """Returns the items whose vectors are nearest to those of sources."""
+        near = source @ items[:, :WIDTH].T / np.float32(math.sqrt(WIDTH)) + items[:, WIDTH]  # (S, I)
+        most = min(_NEAREST, near.shape[1])
+        best = (
+            np.argpartition(-near, most - 1, axis=1)[:, :most] if most else np.empty((len(near), 0), np.int64)
+        )
+        score = np.take_along_axis(near, best, 1).astype(np.float64)
+        of = np.repeat(np.arange(len(near)), most)
+        return Pool(of, block.moment.items[best.ravel()], score.ravel()).best(most)
+
+    def scores(
+        self,
+        source: NDArray[np.float32],
+        items: NDArray[np.float32],
+        block: Block,
+        of: Ints,
+        item: Ints,
+        matrix: Matrix,
+    ) -> Floats:
+        """Returns the scores of pairs of a block."""
+        place = np.searchsorted(block.moment.items, item)
+        with torch.inference_mode():
+            near = self.nearness(torch.from_numpy(source[of]), torch.from_numpy(items[place]))
+            return (near + self.pair_scores(torch.from_numpy(matrix))).double().numpy()
+
+    # --- learning ------------------------------------------------------------------------------------
+
+    @staticmethod
+    def fit(
+        data: TrainingData,
+        context: Context,
+        seeds: Seeds,
+        reader: Reader,
+        names: tuple[str, ...],
+        train: PairRows,
+        validate: Callable[[Towers], float],
+        seconds: float,
+        should_stop: Callable[[], bool],
+    ) -> Towers | None:
+        """Returns towers that have learned to tell items that came true from others; None if it was stopped.
+
+        Of each seed the loss is that of a softmax over its pairs, by all parts and by the vectors alone.
+        """
+        begin, recipe, tokenizer = time.perf_counter(), data.recipe, data.view.tokenizer
+        item_columns, item_row = item_rows(reader, seeds, train)
+        towers = Towers.new(data, reader, names, train, item_columns.numpy())
+        own = torch.from_numpy(towers.own_numbers(reader)[train.item])
+        optimizer = torch.optim.Adam(
+            towers.parameters(), lr=recipe.learning_rate, weight_decay=recipe.weight_decay
+        )
+        firsts = np.searchsorted(train.seed, np.arange(len(context) + 1))
+        taught = np.flatnonzero(np.bincount(train.seed, train.label, minlength=len(context)) > 0)
+        best, step, weights = -1.0, 0, {}
+        per_epoch = min(len(taught), recipe.seeds_per_epoch or len(taught))
+        num_steps = recipe.epochs * -(-per_epoch // recipe.batch_size)
+        for epoch in range(recipe.epochs):
+            rng = np.random.default_rng([recipe.rng_seed, epoch])
+            order = rng.permutation(taught)[:per_epoch]
+            for first in range(0, len(order), recipe.batch_size):
+                if should_stop():
+                    return None
+                places = np.sort(order[first : first + recipe.batch_size])
+                done = max((step + 0.5) / num_steps, min(1.0, (time.perf_counter() - begin) / seconds))
+                for group in optimizer.param_groups:
+                    group["lr"] = recipe.learning_rate * (
+                        min(1.0, done / 0.05) * (1 + math.cos(math.pi * done)) / 2
+                    )
+                torch.manual_seed((recipe.rng_seed << 32) + step)
+                towers.train()
+                sketch = torch.from_numpy(context.sketch[places])
+                towers.network.update_batch_stats(sketch)
+                rows = _some_rows(train, firsts, places, rng)
+                seed = torch.from_numpy(np.searchsorted(places, train.seed[rows]))
+                is_true = torch.from_numpy(train.label[rows])
+                with autocast("cpu", recipe.precision):
+                    batch = replace(tokenizer(select(context, places), draw=step + 1), whole_sketch=sketch)
+                    source = _one_head(towers.network(batch))
+                vectors = towers.item_vectors(item_columns[item_row[rows]], own[rows])
+                near = towers.nearness(source.float()[seed], vectors)
+                whole = near + towers.pair_scores(torch.from_numpy(train.matrix[rows]))
+                free = is_true | torch.from_numpy(
+                    train.is_random[rows]
+                )  # beside candidates vectors would learn pools
+                losses = [
+                    _softmax_loss(whole, seed, is_true, len(places)),
+                    _softmax_loss(near[free], seed[free], is_true[free], len(places)),
+                ]
+                optimizer.zero_grad(set_to_none=True)
+                torch.stack(losses).sum().backward()
+                torch.nn.utils.clip_grad_norm_(towers.parameters(), recipe.clip_norm)
+                optimizer.step()
+                towers.network.after_step(lambda rows: rows)
+                step += 1
+            towers.eval()
+            value, is_over = validate(towers), time.perf_counter() - begin > seconds
+            if value >= best:
+                best, weights = value, {name: t.detach().clone() for name, t in towers.state_dict().items()}
+            if is_over:
+                break
+        towers.load_state_dict(weights)
+        return towers.eval()
+
+    @staticmethod
+    def new(
+        data: TrainingData, reader: Reader, names: tuple[str, ...], train: PairRows, item_columns: Matrix
+    ) -> Towers:
+        """Returns towers with random weights, which know the scale of each column."""
+        network = model_row(data.recipe.model.architecture).model_class.new(data, data.recipe)
+        keys = np.unique(reader.past.items.key[np.unique(train.item[train.label])])
+        towers = Towers(network, names, len(keys), item_columns.shape[1])
+        towers.keys.copy_(torch.from_numpy(keys.view(np.int64)))
+        for matrix, middle, spread in (
+            (train.matrix, towers.middle, towers.spread),
+            (item_columns, towers.item_middle, towers.item_spread),
+        ):
+            filled = np.where(np.isfinite(matrix), matrix, np.nan)
+            some = filled[np.unique(np.linspace(0, len(filled) - 1, 20_000).astype(np.int64))]
+            centre = np.nan_to_num(_nanmedian(some))
+            away = np.nan_to_num(_nanmean(np.abs(some - centre)))
+            middle.copy_(torch.from_numpy(centre))
+            spread.copy_(torch.from_numpy(np.where(away > 0, away, 1.0)))
+        return towers
+
+    # --- on disk -------------------------------------------------------------------------------------
+
+    def save(self, folder: Path) -> None:
+        (folder / _NETWORK).mkdir()
+        self.network.save(folder / _NETWORK)
+        own = {n: t.contiguous() for n, t in self.state_dict().items() if not n.startswith("network.")}
+        save_file(own, folder / _WEIGHTS)
+        facts = {"names": self.names, "num_keys": len(self.keys), "num_item_columns": self.num_item_columns}
+        (folder / _FACTS).write_text(json.dumps(facts), encoding="utf-8")
+
+    @staticmethod
+    def load(folder: Path, recipe: Recipe, output: Output) -> Towers:
+        facts = json.loads((folder / _FACTS).read_text(encoding="utf-8"))
+        network = model_row(recipe.model.architecture).model_class.load(folder / _NETWORK, recipe, output)
+        towers = Towers(network, tuple(facts["names"]), facts["num_keys"], facts["num_item_columns"])
+        missing, unexpected = towers.load_state_dict(load_file(folder / _WEIGHTS), strict=False)
+        if unexpected or any(not name.startswith("network.") for name in missing):
+            raise ValueError("weights of other towers")
+        return towers.eval()
+
+    def vectors(self, view: View, seeds: Seeds) -> NDArray[np.float32]:
+        """Returns the vectors of the sources of seeds."""
+        logits = self.network.logits(view, seeds)
+        return np.asarray(logits, np.float32)
+
+
+def item_matrix(block: Block) -> Matrix:
+    """Returns the columns of all items at the time of a block."""
+    return np.stack([np.asarray(column, np.float32) for column in block.columns.of_items.values()], 1)
+
+
+def item_rows(reader: Reader, seeds: Seeds, train: PairRows) -> tuple[Tensor, Ints]:
+    """Returns the columns of the distinct (item, time) of pairs, and which row of them each pair has."""
+    moment, at = np.unique(seeds.time[train.seed], return_inverse=True)
+    key, row = np.unique(at * len(reader.past.items) + train.item, return_inverse=True)
+    parts = []
+    for number, time_ in enumerate(moment.tolist()):
+        items = key[key // len(reader.past.items) == number] % len(reader.past.items)
+        one = next(reader.blocks(Seeds(seeds.node[:1], np.array([time_]), None)))
+        parts.append(item_matrix(one)[items])
+    return torch.from_numpy(np.concatenate(parts)), row
+
+
+def _some_rows(train: PairRows, firsts: Ints, places: Ints, rng: np.random.Generator) -> Ints:
+    """Returns some pairs of each seed: those that came true first, and others at random."""
+    rows = np.concatenate([np.arange(firsts[place], firsts[place + 1]) for place in places])
+    drawn = Pool(train.seed[rows], rows, np.where(train.label[rows], 1.0, 0.0) + rng.random(len(rows)))
+    return np.sort(drawn.best(_ROWS_OF_A_SEED).item)
+
+
+def _softmax_loss(score: Tensor, seed: Tensor, is_true: Tensor, num_seeds: int) -> Tensor:
+    """Returns the mean, over seeds, of −log of the share that each item that came true has among all of its seed."""
+    highest = (
+        score.detach().new_full((num_seeds,), -torch.inf).scatter_reduce(0, seed, score.detach(), "amax")
+    )
+    power = torch.exp(score - highest[seed])
+    total = torch.zeros_like(highest).index_add(0, seed, power)
+    missed = (torch.log(total) + highest)[seed] - score
+    num_true = torch.zeros_like(highest).index_add(0, seed, is_true.to(score.dtype))
+    each = torch.zeros_like(highest).index_add(0, seed, missed * is_true)
+    return (each / num_true.clamp(min=1)).mean()
+
+
+def _views(columns: Tensor, middle: Tensor, spread: Tensor) -> Tensor:
+    """Returns columns on a logarithmic scale around their middle, and which are absent."""
+    absent = ~columns.isfinite()
+    size = torch.asinh((torch.where(absent, middle, columns) - middle) / spread).clamp(-8.0, 8.0)
+    return torch.cat([size, absent.to(size.dtype)], 1)
+
+
+def _one_head(vectors: Tensor) -> Tensor:
+    return vectors.mean(1) if vectors.dim() == 3 else vectors
+
+
+def _nanmedian(matrix: Matrix) -> NDArray[np.float32]:
+    columns = [column[~np.isnan(column)] for column in matrix.T]
+    return np.array([np.median(column) if len(column) else 0.0 for column in columns], np.float32)
+
+
+def _nanmean(matrix: Matrix) -> NDArray[np.float32]:
+    columns = [column[~np.isnan(column)] for column in matrix.T]
+    return np.array([column.mean() if len(column) else 0.0 for column in columns], np.float32)

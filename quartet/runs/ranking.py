@@ -1,0 +1,101 @@
+"""Recommendations as runs keep, judge and show them: ranked lists as a table, and their figures beside the rules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from quartet.causal import visible
+from quartet.database import Database
+from quartet.evaluation import NO_ITEM, Lists, Measure, fused, list_measures
+from quartet.listener import SILENT, Listener
+from quartet.runs.checkpoint import Checkpoint
+from quartet.runs.predictions import asked_columns
+from quartet.tasks import Links, Seeds, Task, TaskSpec
+from quartet.training import View
+
+_DEEPER = 5  # times as long are the lists of several models, of which one is made
+
+
+def list_length(spec: TaskSpec, most: int | None = None) -> int:
+    """Returns how many items a list has: as many as are asked for, else as the task is judged by, else ten."""
+    return most or spec.eval_k or 10
+
+
+def ranked(
+    members: Sequence[Checkpoint], views: Sequence[View], seeds: Seeds, most: int, listener: Listener = SILENT
+) -> Lists:
+    """Returns the lists of a model; of several, those that their places give together."""
+    if len(members) == 1:
+        return members[0].model.lists(views[0], seeds, most, listener=listener)[""]  # type: ignore[attr-defined,no-any-return]
+    deep = [
+        member.model.lists(view, seeds, _DEEPER * most, listener=listener)[""]  # type: ignore[attr-defined]
+        for member, view in zip(members, views, strict=True)
+    ]
+    return fused(deep, most)
+
+
+def list_table(
+    database: Database,
+    spec: TaskSpec,
+    rows: NDArray[np.int64],
+    times: NDArray[np.int64],
+    lists: Lists,
+    with_names: bool = True,
+) -> pa.Table:
+    """Returns lists as a table: a row for each place in a list, with the keys of source and item and their names."""
+    source, item = database[spec.entity_table], database[spec.item_table]
+    at, place = np.nonzero(lists.items != NO_ITEM)
+    columns = asked_columns(source, rows[at], times[at])
+    key = next(iter(columns))
+    item_rows = lists.items[at, place] - database.offsets[item.name]
+    item_key = next(iter(asked_columns(item, item_rows[:0], times[:0])))
+    item_key = f"{item.name}.{item_key}" if item_key in (key, "rank") else item_key
+    found: dict[str, Any] = {key: columns[key]}
+    if with_names and source.name_column not in (None, *source.primary_key[:1]):
+        found["name"] = source.data[source.name_column].take(pa.array(rows[at]))
+    found |= {"time": columns["time"], "rank": pa.array(place + 1)}
+    found[item_key] = next(iter(asked_columns(item, item_rows, times[at]).values()))
+    if with_names and item.name_column not in (None, *item.primary_key[:1]):
+        found["item name"] = item.data[item.name_column].take(pa.array(item_rows))
+    return pa.table(found | {"score": pa.array(lists.scores[at, place])})
+
+
+def judged(
+    members: Sequence[Checkpoint],
+    view_of: Callable[[Checkpoint], View],
+    task: Task,
+    seeds: Seeds,
+    labels: Links,
+    with_rules: bool,
+    listener: Listener,
+) -> tuple[list[tuple[str, dict[str, Measure]]], dict[str, float]]:
+    """Returns the figures of a model, of its members and of the rules, and the recall of each pool of candidates."""
+    k, first = list_length(task.spec), members[0]
+    views = [view_of(member) for member in members]
+    lists: dict[str, Lists] = {}
+    if len(members) > 1:
+        lists[f"mean of {len(members)} models"] = ranked(members, views, seeds, k, listener)
+    for number, (member, view) in enumerate(zip(members, views, strict=True), 1):
+        name = member.recipe.model.architecture
+        is_first = member is first
+        own = member.model.lists(view, seeds, k, with_members=is_first, listener=listener)  # type: ignore[attr-defined]
+        lists[name if len(members) == 1 else f"{number}: {name}, random seed {member.recipe.rng_seed}"] = (
+            own.pop("")
+        )
+        if is_first:
+            inside = {f"- {part}": own.pop(part) for part in ("trees", "towers") if part in own}
+            beside = own
+    lists |= inside if len(members) == 1 and len(inside) > 1 else {}
+    lists |= beside if with_rules else {}
+    known = visible(task.database[task.spec.item_table].known_at, int(seeds.time.max(initial=0)))
+    rows = [
+        (name, list_measures(labels, own, k, seeds.node, int(known.sum()))) for name, own in lists.items()
+    ]
+    recalls = first.model.pool_recalls(views[0], replace(seeds, target=labels)) if with_rules else {}  # type: ignore[attr-defined]
+    return rows, recalls

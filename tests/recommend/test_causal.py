@@ -1,0 +1,171 @@
+"""Another future changes no event, candidate, negative, popularity, vector or list, by one bit."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from quartet.database import Database
+from quartet.recommend import PairColumns, Reader, Recommender, Towers, pair_rows
+from quartet.recommend.events import Events, Past
+from quartet.recommend.towers import item_rows
+from quartet.tasks import Links, Seeds, Task
+from quartet.training import RankingOutput, View, graph_of
+from tests.recommend.small import DAY, NUM_BOOKS, NUM_READERS, START, Raw, next_books, raw_library, view_of
+from tests.strategies import scrambled_future, shuffled, without_future
+
+TIME = START + 180 * DAY
+FUTURES = {"taken away": without_future, "scrambled": scrambled_future}
+
+
+@pytest.fixture(scope="module")
+def task() -> Task:
+    return next_books()
+
+
+@pytest.fixture(scope="module")
+def towers(task: Task) -> Towers:
+    """Towers with random weights: what they may look at does not depend on what they have learned."""
+    from quartet.training import TrainingData
+
+    recipe = view_of(task.database, task, "quartet").recipe.changed(protocol="rolling", tower=0)
+    data = TrainingData.prepare(task, recipe)
+    reader = Reader.of(data.view, labels=data.seeds["train"])
+    rows = pair_rows(reader, data.seeds["train"], 0)
+    columns = item_rows(reader, data.seeds["train"], rows)[0].numpy()
+    names = next(reader.blocks(data.seeds["val"])).columns.names()
+    made = Towers.new(data, reader, names, rows, columns)
+    torch.manual_seed(1)
+    torch.nn.init.normal_(made.own.weight)
+    assert isinstance(data.output, RankingOutput)
+    return made.eval()
+
+
+def keys(database: Database, table: str) -> list[str]:
+    return database[table].data[0].to_pylist()  # type: ignore[no-any-return]
+
+
+def seen(raw: Raw, task: Task, model: str = "lightgbm", towers: Towers | None = None) -> dict[str, Any]:
+    """All that is known of each reader and book at a time, by their keys."""
+    database = Database.build(*raw)
+    view = view_of(database, task, model)
+    reader = Reader.of(view, ("loans.reader & loans.book",))
+    readers, books = keys(database, "readers"), keys(database, "books")
+    known = sorted(
+        books[int(n)] for n in np.flatnonzero(reader.past.visible_items(TIME)[reader.past.items.of_row])
+    )
+    node = np.array(sorted(range(len(readers)), key=readers.__getitem__)) + database.offsets["readers"]
+    wanted = np.array([books.index(known[n % len(known)]) for n in range(2 * len(node))])
+    target = Links(np.arange(0, 2 * len(node) + 1, 2), wanted + database.offsets["books"])
+    seeds = Seeds(node, np.full(len(node), TIME), target)
+
+    def book(place: int) -> str:
+        return books[int(reader.past.items.rows[place])]
+
+    (block,) = reader.blocks(seeds)
+    found: dict[str, Any] = {"known": known}
+    for name, pool in block.moment.candidates(block.sources).items():
+        pairs = zip(pool.source.tolist(), pool.item.tolist(), pool.score.tolist(), strict=True)
+        found[f"pool {name}"] = [(source, book(item), score) for source, item, score in pairs]
+    for name, values in block.columns.of_items.items():
+        found[f"column {name}"] = sorted((book(p), float(values[p])) for p in block.moment.items)
+    for drawn in (None, 3):
+        rows = pair_rows(reader, seeds, drawn)
+        order = sorted(range(len(rows.seed)), key=lambda n: (rows.seed[n], book(rows.item[n])))
+        found[f"pairs {drawn}"] = [
+            (int(rows.seed[n]), book(rows.item[n]), bool(rows.label[n])) for n in order
+        ]
+        found[f"matrix {drawn}"] = rows.matrix[order].tobytes()
+    found |= lists_seen(
+        Recommender(("loans.reader & loans.book",), weights={"own past by recency": 1.0}), view, seeds
+    )
+    if towers is not None:
+        items = towers.of_items(block, towers.own_numbers(reader))
+        found["item vectors"] = sorted(
+            (book(p), v.tobytes()) for p, v in zip(block.moment.items, items, strict=True)
+        )
+        model_ = Recommender(("loans.reader & loans.book",), towers=towers, weights={"towers": 1.0})
+        found |= {f"towers {name}": told for name, told in lists_seen(model_, view, seeds).items()}
+    return found
+
+
+def lists_seen(model: Recommender, view: View, seeds: Seeds) -> dict[str, Any]:
+    books, first = keys(view.database, "books"), view.database.offsets["books"]
+    lists = model.lists(view, replace(seeds, target=None), 5, with_members=True)
+    return {
+        f"lists {name}": [[books[n - first] if n >= 0 else "" for n in row] for row in own.items.tolist()]
+        + [own.scores.tobytes()]  # type: ignore[list-item]
+        for name, own in lists.items()
+    }
+
+
+@pytest.mark.parametrize("future", FUTURES)
+@pytest.mark.parametrize("rng_seed", range(4))
+def test_another_future_changes_nothing(task: Task, future: str, rng_seed: int) -> None:
+    raw, rng = raw_library(), random.Random(rng_seed)
+    other = FUTURES[future](raw, TIME, "<=", rng)
+    assert_same(seen(raw, task), seen(other, task))  # type: ignore[arg-type]
+
+
+def test_another_order_of_rows_changes_nothing(task: Task) -> None:
+    raw = raw_library()
+    assert_same(seen(raw, task), seen(shuffled(raw, random.Random(0)), task))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("future", FUTURES)
+def test_another_future_changes_no_vector(task: Task, towers: Towers, future: str) -> None:
+    raw = raw_library()
+    other = FUTURES[future](raw, TIME, "<=", random.Random(7))
+    assert_same(seen(raw, task, "quartet", towers), seen(other, task, "quartet", towers))  # type: ignore[arg-type]
+
+
+def assert_same(one: dict[str, Any], other: dict[str, Any]) -> None:
+    assert one.keys() == other.keys()
+    for name, told in one.items():
+        assert repr(told) == repr(other[name]), name
+
+
+def test_candidates_exist_and_events_are_known(task: Task) -> None:
+    """No book that is added later is a candidate, and no later loan counts."""
+    view = view_of(task.full_database, task)
+    reader = Reader.of(view, ("loans.reader & loans.book",))
+    node = np.arange(5) + view.database.offsets["readers"]
+    (block,) = reader.blocks(Seeds(node, np.full(5, START + 40 * DAY), None))
+    for pool in block.moment.candidates(block.sources).values():
+        assert (reader.past.items.known_at[pool.item] <= START + 40 * DAY).all()
+    loans = view.database["loans"].data
+    row = {key: number for number, key in enumerate(keys(view.database, "books"))}
+    added = view.database["books"].known_at[[row[book] for book in loans["book"].to_pylist()]]
+    is_known = np.maximum(view.database["loans"].known_at, added) <= START + 40 * DAY
+    assert int(block.moment.popularity(1e4).sum()) == int(is_known.sum())
+    assert is_known.sum() < (view.database["loans"].known_at <= START + 40 * DAY).sum()
+    assert isinstance(block.columns, PairColumns)
+
+
+def test_what_comes_after_the_labels_does_not_choose_their_path(task: Task) -> None:
+    """One path is the labels themselves and then much else; the other is like them only after their windows."""
+    database = task.full_database
+    past = Past.of(database, graph_of(database), task.spec, "<=")
+    labels = task.seeds("train")
+    labels = labels.select(labels.time == labels.time.max())
+    assert isinstance(labels.target, Links)
+    source = np.repeat(past.sources.of_nodes(labels.node), np.diff(labels.target.offsets))
+    item, soon = past.items.of_nodes(labels.target.nodes), np.full(len(source), labels.time[0] + DAY)
+    later, every = soon + task.spec.horizon, np.arange(NUM_READERS).repeat(NUM_BOOKS)
+    books = np.tile(np.arange(NUM_BOOKS), NUM_READERS)
+    same = Events(
+        "same", *map(np.append, (source, item, soon), (every, books, np.full(len(every), later[0])))
+    )
+    paths = (Events("late", source, item, later), same)
+    assert replace(past, paths=paths).like_labels(labels, task.spec).paths[0].name == "same"
+
+
+def test_paths_are_found_without_being_told(task: Task) -> None:
+    reader = Reader.of(view_of(task.full_database, task), labels=task.seeds("train"))
+    assert [path.name for path in reader.past.paths] == ["loans.reader & loans.book"]
+    assert [label for label, _, _ in reader.past.parents] == ["books.writer"]

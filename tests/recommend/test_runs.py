@@ -1,0 +1,128 @@
+"""Recommendation from the command line and in Python: trained, kept, judged, asked again, submitted."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow.csv as csv
+import pytest
+
+from quartet.errors import UsageError
+from quartet.listener import Listener
+from quartet.runs import Ensemble, TrainedModel, fit, leakcheck, load
+from quartet.runs.run import Run
+from tests.recommend.small import NUM_READERS, next_books, write_library
+from tests.trained import QUICK, invoke
+
+SMALL = {**QUICK, "epochs": 2, "tower": 0}
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_library(tmp_path_factory.mktemp("library") / "library")
+
+
+@pytest.fixture(scope="module")
+def trees(source: Path) -> Path:
+    runs = source.parent / "runs"
+    invoke("train", source, source.parent / "next-books.yaml", "--model", "lightgbm", "--runs", runs)
+    return (runs / "latest").resolve()
+
+
+@pytest.fixture(scope="module")
+def blend(tmp_path_factory: pytest.TempPathFactory) -> TrainedModel:
+    folder = tmp_path_factory.mktemp("blend")
+    return fit(next_books(), runs=folder, listener=Listener(), time_limit=30, **SMALL)
+
+
+def test_the_whole_way_on_the_command_line(source: Path, trees: Path) -> None:
+    told = json.loads(invoke("evaluate", trees, "--json"))
+    map_of = {row["name"]: row["measures"]["map"]["value"] for row in told["rows"]}
+    assert list(map_of) == [
+        "lightgbm", "most popular lately", "own past by recency", "own past by count", "random",
+    ]  # fmt: skip
+    assert map_of["lightgbm"] > map_of["most popular lately"] > map_of["random"] >= 0
+    assert told["k"] == 5
+    assert told["pools"]["all candidates"] == 1.0  # of few books all are candidates
+    shown = invoke("evaluate", trees)
+    assert "lists of 5" in shown
+    assert "look-alikes" in shown
+    out = source.parent / "lists.csv"
+    invoke("predict", trees, source, "--top", "3", "--out", out)
+    table = csv.read_csv(out)
+    assert table.column_names == ["reader", "time", "rank", "book", "item name", "score"]
+    assert set(table["rank"].to_pylist()) == {1, 2, 3}
+    assert table["item name"][0].as_py().startswith("Book ")
+    assert "book" in invoke("predict", trees, source, "--entities", "R00,R07")
+    said = json.loads(invoke("predict", trees, source, "--top", "2", "--json"))
+    assert [row["rank"] for row in said["predictions"][:2]] == [1, 2]
+
+
+def test_scores_fall_along_a_list_and_lists_are_as_long_as_asked(trees: Path) -> None:
+    model = load(trees)
+    live = model.on(next_books().full_database, listener=Listener())
+    default, longer = live.predict(["R03"]), live.predict(["R03"], top=8)
+    assert (len(default), len(longer)) == (5, 8)
+    assert longer.top(5).table.equals(default.table)
+    assert (np.diff(longer.table["score"].to_numpy()) <= 0).all()
+    with pytest.raises(UsageError, match=r"C02.*length of lists"):
+        live.predict(["R03"], top=0)
+
+
+def test_a_blend_is_kept_and_answers_again_with_the_same_bits(blend: TrainedModel) -> None:
+    task = next_books()
+    again = load(blend.folder)
+    assert set(blend.members[0][0].model.weights) == {"own past by recency", "trees", "towers"}  # type: ignore[attr-defined]
+    kept = Run(blend.folder).predictions("test")
+    seeds = task.seeds("test")
+    rows = seeds.node - task.database.offsets["readers"]
+    readers = task.database["readers"].data["reader"].take(rows).to_pylist()
+    asked = again.on(task.full_database, listener=Listener()).predict(readers, seeds.time.tolist())
+    assert asked.table.drop_columns(["item name"]).equals(kept)
+    found = again.evaluate(task, listener=Listener())
+    assert found.rows[0].measures["map"].value > found.rows[-1].measures["map"].value  # type: ignore[operator]
+    assert {"- trees", "- towers", "random"} < {row.name for row in found.rows}
+    assert "nearest" in found.pools
+
+
+def test_several_models_make_one_list(blend: TrainedModel, tmp_path: Path) -> None:
+    both = Ensemble(fit(next_books(), "lightgbm", runs=tmp_path, listener=Listener()), blend)
+    found = both.evaluate(next_books(), rules=False, listener=Listener())
+    assert found.rows[0].name == "mean of 2 models"
+    live = both.on(next_books().full_database, listener=Listener())
+    assert len(live.predict(everyone=True)) == 5 * NUM_READERS
+
+
+def test_what_is_not_yet_says_so(trees: Path, source: Path) -> None:
+    model = load(trees)
+    with pytest.raises(UsageError, match=r"L07.*have no report yet"):
+        model.report(source.parent / "report.html")
+    with pytest.raises(UsageError, match=r"L07.*are not explained yet"):
+        model.on(next_books().full_database, listener=Listener()).explain(["R03"])
+
+
+def test_leakcheck_compares_lists(trees: Path) -> None:
+    report = leakcheck(next_books(), [load(trees).members[0][0]], num_times=1, num_seeds=6)
+    assert report.num_differences == 0
+    assert any(subject == "lists of lightgbm" for subject, _ in report.outcomes)
+
+
+def test_a_query_is_asked_and_answered(source: Path) -> None:
+    said = invoke(
+        "ask", source, "PREDICT LIST_DISTINCT(loans.book, 0, 30, days) RANK TOP 4 FOR EACH readers.reader",
+        "--model", "lightgbm", "--runs", source.parent / "asked", "--time-limit", "10s",
+    )  # fmt: skip
+    assert "lists of 4" in said
+    assert "item name" in said
+
+
+def test_files_for_the_board(trees: Path, source: Path) -> None:
+    invoke("evaluate", trees)
+    board = source.parent / "board"
+    told = json.loads(invoke("submit", trees, "--out", board, "--json"))
+    evaluated = load(trees).evaluate(split="val", listener=Listener()).rows[0].measures["map"].value
+    assert told["runs"][0]["val"] == pytest.approx(evaluated, abs=1e-12)
+    first = (board / "library__next-books.csv").read_text().splitlines()[1]
+    assert first.count("B") == 5

@@ -13,6 +13,7 @@ from quartet.cli.options import (
     DropEarly,
     Hide,
     ModelName,
+    PoolClasses,
     QueryName,
     QueryText,
     QueryType,
@@ -53,6 +54,7 @@ def ask(
     val: ValTime = None,
     test: TestTime = None,
     hide: Hide = None,
+    pool_classes: PoolClasses = None,
     runs: Annotated[Path, typer.Option(help="Where run folders are made.")] = Path("runs"),
     drop_early: DropEarly = False,
     device: DeviceName = "auto",
@@ -76,7 +78,7 @@ def ask(
     write = prediction_writer(out) if out is not None else None  # what cannot be is refused before the work
     moment = None if at is None else parse_instant(at, "the asked time")
     limit = changes_from_text([f"time_limit={time_limit}"])
-    given = query_words(name, task_type, windows, val, test, hide)
+    given = query_words(name, task_type, windows, val, test, hide, pool_classes)
     database = open_database(source, schema, views)
     say(repr(database))
     reading = read_query(text, database, given)

@@ -47,6 +47,14 @@ Hide = Annotated[
     list[str] | None,
     typer.Option(metavar="TABLE.COLUMN", help="A column that would give the answer away. May be repeated."),
 ]
+PoolClasses = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        metavar="N",
+        help='Classes with fewer training labels become one, "(other)" (default: none do).',
+    ),
+]
 DropEarly = Annotated[
     bool,
     typer.Option(help="Leave out seeds whose entity is newer than the asked time, instead of failing."),
@@ -93,6 +101,7 @@ def query_words(
     val: str | None,
     test: str | None,
     hide: list[str] | None,
+    pool_classes: int | None = None,
 ) -> dict[str, Any]:
     """Returns the words of a task file that options say, to go before what follows from a query."""
     for column in hide or ():
@@ -101,6 +110,7 @@ def query_words(
     given: dict[str, Any] = {
         "name": name, "task_type": task_type, "num_eval_timestamps": windows, "val_timestamp": val,
         "test_timestamp": test, "remove_columns": [column.rpartition(".")[::2] for column in hide or ()] or None,
+        "pool_classes": pool_classes,
     }  # fmt: skip
     return {word: value for word, value in given.items() if value is not None}
 

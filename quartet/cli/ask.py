@@ -14,6 +14,7 @@ from quartet.cli.options import (
     Hide,
     Keep,
     ModelName,
+    PoolClasses,
     QueryName,
     QueryText,
     QueryType,
@@ -55,6 +56,7 @@ def ask(
     test: TestTime = None,
     hide: Hide = None,
     keep: Keep = None,
+    pool_classes: PoolClasses = None,
     runs: Annotated[Path, typer.Option(help="Where run folders are made.")] = Path("runs"),
     drop_early: DropEarly = False,
     device: DeviceName = "auto",
@@ -78,7 +80,7 @@ def ask(
     write = prediction_writer(out) if out is not None else None  # what cannot be is refused before the work
     moment = None if at is None else parse_instant(at, "the asked time")
     limit = changes_from_text([f"time_limit={time_limit}"])
-    given = query_words(name, task_type, windows, val, test, hide, keep)
+    given = query_words(name, task_type, windows, val, test, hide, keep, pool_classes)
     database = open_database(source, schema, views)
     say(repr(database))
     reading = read_query(text, database, given)

@@ -54,6 +54,14 @@ Keep = Annotated[
         help="A column of dates that would be hidden because they are later than its rows. May be repeated.",
     ),
 ]
+PoolClasses = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        metavar="N",
+        help='Classes with fewer training labels become one, "(other)" (default: none do).',
+    ),
+]
 DropEarly = Annotated[
     bool,
     typer.Option(help="Leave out seeds whose entity is newer than the asked time, instead of failing."),
@@ -108,6 +116,7 @@ def query_words(
     test: str | None,
     hide: list[str] | None,
     keep: list[str] | None,
+    pool_classes: int | None,
 ) -> dict[str, Any]:
     """Returns the words of a task file that options say, to go before what follows from a query."""
     pairs: dict[str, list[Any]] = {"--hide": [], "--keep": []}
@@ -119,7 +128,7 @@ def query_words(
     given: dict[str, Any] = {
         "name": name, "task_type": task_type, "num_eval_timestamps": windows, "val_timestamp": val,
         "test_timestamp": test, "remove_columns": pairs["--hide"] or None,
-        "keep_columns": pairs["--keep"] or None,
+        "keep_columns": pairs["--keep"] or None, "pool_classes": pool_classes,
     }  # fmt: skip
     return {word: value for word, value in given.items() if value is not None}
 

@@ -11,6 +11,7 @@ from quartet.cli.options import (
     DropEarly,
     Hide,
     Keep,
+    PoolClasses,
     QueryName,
     QueryText,
     QueryType,
@@ -44,6 +45,7 @@ def query(
     test: TestTime = None,
     hide: Hide = None,
     keep: Keep = None,
+    pool_classes: PoolClasses = None,
     drop_early: DropEarly = False,
 ) -> None:
     """Show how a predictive query is read: who, what, when, its type, splits and labels; or its SQL.
@@ -58,7 +60,7 @@ def query(
     from quartet.drawing import console, say
     from quartet.tasks import read_query, task_yaml
 
-    given = query_words(name, task_type, windows, val, test, hide, keep)
+    given = query_words(name, task_type, windows, val, test, hide, keep, pool_classes)
     if write_task is not None and write_task.suffix not in (".yaml", ".yml"):  # it may be a database
         raise UsageError("C02", f'a task is not written to "{write_task}"', "name a .yaml file")
     database = open_database(source, schema, views)

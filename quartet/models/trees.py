@@ -42,6 +42,7 @@ _FOR_A_TRIAL = (
 )
 _FOR_FIRST = 0.55  # of the time limit, where trees may be fitted again
 _FOR_PACE, _ENOUGH_ROUNDS, _MOST_HASTE = 10, 400, 4.0  # rounds, and by how much they may learn faster
+_ENOUGH_OF_CLASSES = 100  # rounds, each of which has a tree for each of many classes
 _FEWEST = 100  # rows on either side of an earlier cut-off
 _LOSS_SEEDS = 10_000  # of training, spread among all, on which the loss is told
 
@@ -273,7 +274,9 @@ class _Boosting:
             return 1.0
         pace = (spent - self.prepared) / (num_rounds - 1)
         rounds = max(1.0, (limit - spent) / max(pace, 1e-9))
-        self.haste = float(np.clip(_ENOUGH_ROUNDS / rounds, 1.0, _MOST_HASTE))
+        has_many = patience(self.data.output.num_outputs) < patience(1)
+        enough = _ENOUGH_OF_CLASSES if has_many else _ENOUGH_ROUNDS
+        self.haste = float(np.clip(enough / rounds, 1.0, _MOST_HASTE))
         return self.haste
 
     def rows(self, split: Split) -> _Rows:

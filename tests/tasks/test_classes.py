@@ -61,7 +61,7 @@ def test_classes_that_come_later_stay_and_are_counted() -> None:
     val, test = (next(f for f in task.findings(split) if f.code == "L30") for split in ("val", "test"))
     assert (val.count, test.count) == (2, 2)
     assert "2 of 3 rows have one of 2 classes that train does not have (z, y)" in val.message
-    assert not set("xz") & set(test.message.split("have")[-1].split())  # test labels stay in the vault
+    assert "(" not in test.message  # test labels stay in the vault
     assert [f.code for f in task.findings("train")] == []
 
 

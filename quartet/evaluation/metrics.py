@@ -152,6 +152,7 @@ class Judged:
     guess: NDArray[np.int64]  # the class with the highest score; of equal ones the first
     place: _Floats  # of the row's own class among all, from 1; infinite for one that has no score
     given: _Floats  # the probability of the row's own class
+    highest: _Floats  # that of the class with the highest score
 
 
 def judged(target: _Array, score: _Array | Judged) -> Judged:
@@ -163,7 +164,8 @@ def judged(target: _Array, score: _Array | Judged) -> Judged:
     given = score[np.arange(len(target)), own]
     is_before = np.arange(score.shape[1]) < own[:, None]
     place = 1 + ((score > given[:, None]) | ((score == given[:, None]) & is_before)).sum(1)
-    return Judged(score.argmax(axis=1), np.where(has_score, place, np.inf), np.where(has_score, given, 0.0))
+    given, place = np.where(has_score, given, 0.0), np.where(has_score, place, np.inf)
+    return Judged(score.argmax(axis=1), place, given, score.max(axis=1))
 
 
 def accuracy(target: _Array, score: _Array | Judged, weight: _Floats | None = None) -> float:
@@ -192,9 +194,10 @@ def macro_f1(target: _Array, score: _Array | Judged, weight: _Floats | None = No
     return float((2 * both[occurs] / either[occurs]).mean())
 
 
-def top_calibration_error(target: _Array, score: _Array, weight: _Floats | None = None) -> float:
+def top_calibration_error(target: _Array, score: _Array | Judged, weight: _Floats | None = None) -> float:
     """The calibration error of the class with the highest score: how often it came, beside the score it was given."""
-    return calibration_error((score.argmax(axis=1) == target).astype(np.int64), score.max(axis=1), weight)
+    found = judged(target, score)
+    return calibration_error((found.guess == target).astype(np.int64), found.highest, weight)
 
 
 # --- multilabel classification --------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """Pair columns: what is known at a time of a source and an item together, and of the item by itself, as numbers.
 
-by each path    how often, and how long ago
+by each path    how often, how long ago, and its place among the latest of the source
 by the first    since when, how often in windows, its share of the source's events, how regularly, and when it is due
 of the item     events in windows of 1/12 to 12 horizons and in all, how it ranks by them, its age, when it is due
 of the source   how many events and items, and how long ago
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from quartet.causal import visible
 from quartet.features import CODE, RelationalColumns
-from quartet.recommend.candidates import Moment, Pool
+from quartet.recommend.candidates import Moment, Pool, places_in
 from quartet.recommend.events import Floats, Ints, Past
 from quartet.tasks import Seeds
 from quartet.times import STATIC
@@ -87,6 +87,10 @@ class PairColumns:
             columns[f"{known.events.name}: times"] = count
             last = _ages(np.where(has, taken(pairs.last), STATIC), moment.time, unit)
             columns[f"{known.events.name}: last"] = last
+            order = np.lexsort((pairs.item, -pairs.last, pairs.source))
+            place = np.empty(len(order), np.int64)
+            place[order] = places_in(pairs.source[order])
+            columns[f"{known.events.name}: place"] = taken(place)
             total = known.num_by_source[sources][of].astype(np.float64)
             columns[f"{known.events.name}: of the source"] = total
             if number:

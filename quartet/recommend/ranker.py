@@ -113,7 +113,7 @@ def _grow(
         "objective": "lambdarank", "metric": "map", "eval_at": [k], "lambdarank_truncation_level": 2 * k,
         "learning_rate": 0.05, "num_leaves": 31, "min_data_in_leaf": 20, "feature_fraction": 0.5,
         "bagging_fraction": 0.8, "bagging_freq": 1, "extra_trees": rng_seed % 2 == 1, "deterministic": True,
-        "force_row_wise": True, "verbose": -1, "num_threads": torch.get_num_threads(), "seed": rng_seed,
+        "force_row_wise": True, "verbose": -1, "max_bin": 63, "num_threads": torch.get_num_threads(), "seed": rng_seed,
     }  # fmt: skip
     data = lightgbm.Dataset(rows.matrix, rows.label.astype(np.int32), group=rows.group_sizes, params=settings)
     if stop is None:

@@ -37,6 +37,8 @@ from quartet.training import Output, TrainingData, View
 WIDTH = 32  # of the vectors of sources and items
 _INSIDE = 64
 _NEAREST = 40  # items that are candidates
+_FASTER = 3.0  # than the network do they learn that read items and pairs
+_STEPS_OF_FEW, _SMALLEST_BATCH = 64, 16  # an epoch of few seeds has so many steps
 _ROWS_OF_A_SEED = 96  # pairs of a seed in a step
 _NETWORK, _WEIGHTS, _FACTS = "network", "towers.safetensors", "towers.json"
 
@@ -149,26 +151,26 @@ class Towers(nn.Module):
         item_columns, item_row = item_rows(reader, seeds, train)
         towers = Towers.new(data, reader, names, train, item_columns.numpy())
         own = torch.from_numpy(towers.own_numbers(reader)[train.item])
-        optimizer = torch.optim.Adam(
-            towers.parameters(), lr=recipe.learning_rate, weight_decay=recipe.weight_decay
-        )
+        theirs = [p for name, p in towers.named_parameters() if not name.startswith("network.")]
+        parts = [{"params": list(towers.network.parameters())}, {"params": theirs}]
+        optimizer = torch.optim.Adam(parts, weight_decay=recipe.weight_decay)
         firsts = np.searchsorted(train.seed, np.arange(len(context) + 1))
         taught = np.flatnonzero(np.bincount(train.seed, train.label, minlength=len(context)) > 0)
         best, step, weights = -1.0, 0, {}
         per_epoch = min(len(taught), recipe.seeds_per_epoch or len(taught))
-        num_steps = recipe.epochs * -(-per_epoch // recipe.batch_size)
+        size = int(np.clip(len(taught) // _STEPS_OF_FEW, _SMALLEST_BATCH, recipe.batch_size))
+        num_steps = recipe.epochs * -(-per_epoch // size)
         for epoch in range(recipe.epochs):
             rng = np.random.default_rng([recipe.rng_seed, epoch])
             order = rng.permutation(taught)[:per_epoch]
-            for first in range(0, len(order), recipe.batch_size):
+            for first in range(0, len(order), size):
                 if should_stop():
                     return None
-                places = np.sort(order[first : first + recipe.batch_size])
+                places = np.sort(order[first : first + size])
                 done = max((step + 0.5) / num_steps, min(1.0, (time.perf_counter() - begin) / seconds))
-                for group in optimizer.param_groups:
-                    group["lr"] = recipe.learning_rate * (
-                        min(1.0, done / 0.05) * (1 + math.cos(math.pi * done)) / 2
-                    )
+                rate = min(1.0, done / 0.05) * (1 + math.cos(math.pi * done)) / 2
+                for group, faster in zip(optimizer.param_groups, (1.0, _FASTER), strict=True):
+                    group["lr"] = recipe.learning_rate * rate * faster
                 torch.manual_seed((recipe.rng_seed << 32) + step)
                 towers.train()
                 sketch = torch.from_numpy(context.sketch[places])

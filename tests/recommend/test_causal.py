@@ -147,6 +147,16 @@ def test_candidates_exist_and_events_are_known(task: Task) -> None:
     assert isinstance(block.columns, PairColumns)
 
 
+def test_nothing_is_learned_of_items_that_do_not_exist_yet(task: Task) -> None:
+    view = view_of(task.full_database, task)
+    reader, first = Reader.of(view, ("loans.reader & loans.book",)), view.database.offsets
+    newest = int(np.argmax(view.database["books"].known_at))
+    target = Links(np.array([0, 2]), np.array([0, newest]) + first["books"])
+    rows = pair_rows(reader, Seeds(np.array([first["readers"]]), np.array([START + 40 * DAY]), target), 0)
+    assert (reader.past.items.known_at[rows.item] <= START + 40 * DAY).all()
+    assert rows.label.sum() == 1
+
+
 def test_what_comes_after_the_labels_does_not_choose_their_path(task: Task) -> None:
     """One path is the labels themselves and then much else; the other is like them only after their windows."""
     database = task.full_database

@@ -1,0 +1,186 @@
+"""Fitting a recommender: its members one after the other, each within its part of the time limit, and their weights."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+from quartet.causal import visible
+from quartet.contexts import sample
+from quartet.listener import Listener
+from quartet.recommend.candidates import Pool
+from quartet.recommend.events import Floats
+from quartet.recommend.pairs import Block, Reader
+from quartet.recommend.ranker import Ranker, stop_rows
+from quartet.recommend.recommender import (
+    MEMBERS,
+    RULES,
+    TOWERS,
+    TREES,
+    Recommender,
+    blended,
+    rule_scores,
+    tower_recipe,
+)
+from quartet.recommend.rows import PairRows, pair_rows, reciprocal_ranks
+from quartet.recommend.towers import Towers
+from quartet.tasks import Seeds
+from quartet.times import NEVER
+from quartet.training import Epoch, Fitted, Member, TrainingData, View, duration
+
+_FOR_TREES, _FOR_TOWERS = 0.4, 0.3  # of the time limit: at most, and at least
+_MOST_TRAINED = 20_000  # seeds, the latest
+_ENOUGH = 300  # seeds of validation that tell epochs of towers apart; of fewer the last is kept
+_STEPS = 6  # weights are multiples of a sixth
+
+
+class Fitting:
+    """A recommender on its way; a listener is told of it."""
+
+    def __init__(self, data: TrainingData, listener: Listener) -> None:
+        self.data, self.listener, self.begin = data, listener, time.perf_counter()
+        self.wanted = MEMBERS[data.recipe.model.architecture]
+        self.limit, self.k = data.recipe.time_limit or math.inf, data.task.spec.eval_k or 10
+        self.scores: dict[str, Floats] = {}  # of each member, on validation
+
+    def run(self) -> Fitted | None:
+        """Returns the blend of members that is best on validation; None if it was stopped."""
+        self.listener.begin(self)
+        self.train, self.val = _latest(self.data.seeds["train"]), self.data.seeds["val"]
+        self.reader = reader = Reader.of(self.data.view, labels=self.train)
+        self.taught = pair_rows(reader, self.train, self.data.recipe.rng_seed)
+        self.judged = pair_rows(reader, self.val)
+        self.first = next(reader.blocks(self.val))
+        self.names = self.first.columns.names()
+        self.model = Recommender(tuple(path.name for path in reader.past.paths))
+        self._score_rules()
+        for name in set(self.wanted) & set(RULES):
+            self._tell(name)
+        for member, add in ((TREES, self._add_trees), (TOWERS, self._add_towers)):
+            if member in self.wanted:
+                if not add():
+                    return None
+                self._tell(member)
+        self.model = replace(self.model, weights=self._weights())
+        best = float(self._precisions(blended(self.judged.seed, self.scores, self.model.weights)).mean())
+        epoch = Epoch(0, float("nan"), best, time.perf_counter() - self.begin, 0.0, is_best=True)
+        return Fitted(self.model, [epoch], epoch, self.model.summary)
+
+    def _score_rules(self) -> None:
+        for name, score in rule_scores(self.first.moment, self.names, self.judged.matrix).items():
+            if name in self.wanted:
+                self.scores[name] = reciprocal_ranks(self.judged.seed, score, self.judged.item)
+
+    def _add_trees(self) -> bool:
+        """Fits trees, which validation stops and, where it has few seeds, the last windows of training, too."""
+        taught, times, spec = self.taught, self.train.time, self.data.task.spec
+        first = stop_rows(times, len(self.val))
+        early = visible(spec.known_at(times), int(min(first, NEVER - 1)))
+        later = taught[(times >= first)[taught.seed] & taught.is_candidate]
+        stop = PairRows.joined([self.judged, replace(later, seed=later.seed + len(self.val))])
+        ranker = Ranker.fit(
+            self.names, taught, early[taught.seed], stop, self.k, self.data.recipe.rng_seed,
+            _FOR_TREES * self.limit, self.listener.should_stop,
+        )  # fmt: skip
+        if ranker is None:
+            return False
+        self.model = replace(self.model, ranker=ranker)
+        self.scores[TREES] = ranker.scores(self.judged.matrix)
+        return True
+
+    def _add_towers(self) -> bool:
+        """Fits towers; then the items nearest to sources are candidates, too, and all members score them."""
+        data = self.data.changed(tower_recipe(self.data.recipe), ())
+        if len(self.train) == len(data.seeds["train"]):
+            context = data.context("train")
+        else:
+            context = sample(data.view.graph, self.train, data.recipe.sampling, torch.get_num_threads())
+        left = max(_FOR_TOWERS * self.limit, self.limit - (time.perf_counter() - self.begin))
+
+        def validate(towers: Towers) -> float:
+            if len(self.val) < _ENOUGH:
+                return 0.0
+            return float(self._precisions(self._tower_scores(towers, data.view)).mean())
+
+        towers = Towers.fit(
+            data, context, self.train, self.reader, self.names, self.taught, validate, left,
+            self.listener.should_stop,
+        )  # fmt: skip
+        if towers is None:
+            return False
+        self.model = replace(self.model, towers=towers)
+        self.judged = pair_rows(
+            self.reader, self.val, nearest=_nearest(towers, self.reader, data.view, self.val)
+        )
+        self._score_rules()
+        if self.model.ranker is not None:
+            self.scores[TREES] = self.model.ranker.scores(self.judged.matrix)
+        self.scores[TOWERS] = self._tower_scores(towers, data.view)
+        return True
+
+    def _tower_scores(self, towers: Towers, view: View) -> Floats:
+        """Returns the scores that towers give to the pairs of validation."""
+        vectors, own, rows = towers.vectors(view, self.val), towers.own_numbers(self.reader), self.judged
+        scores = np.empty(len(rows.seed))
+        for block in self.reader.blocks(self.val):
+            place = np.full(len(self.val), -1)
+            place[block.at] = np.arange(len(block.at))
+            at = np.flatnonzero(place[rows.seed] >= 0)
+            items, of = towers.of_items(block, own), place[rows.seed[at]]
+            scores[at] = towers.scores(vectors[block.at], items, block, of, rows.item[at], rows.matrix[at])
+        return scores
+
+    def _precisions(self, score: Floats) -> Floats:
+        return self.judged.precisions(self.reader, score, self.val, self.k)
+
+    def _weights(self) -> dict[str, float]:
+        """Returns what each member weighs: of those as good as the best, within a deviation, the most equal ones."""
+        names, tried = list(self.scores), []
+        for parts in itertools.product(range(_STEPS + 1), repeat=len(names)):
+            if sum(parts) == _STEPS:
+                weights = {name: part / _STEPS for name, part in zip(names, parts, strict=True)}
+                each = self._precisions(blended(self.judged.seed, self.scores, weights))
+                tried.append((sum(part**2 for part in parts), -float(each.mean()), each, weights))
+        best = min(tried, key=lambda one: one[1])[2]
+        return min((one for one in tried if _as_good(one[2], best)), key=lambda one: one[:2])[3]
+
+    def _tell(self, name: str) -> None:
+        value, seconds = float(self._precisions(self.scores[name]).mean()), time.perf_counter() - self.begin
+        epoch = Epoch(0, float("nan"), value, seconds, 0.0, is_best=True)
+        member = Member(name, name, self.data.recipe.rng_seed, value, seconds, None)
+        self.listener.member(member, Fitted(self.model, [epoch], epoch, name))
+
+    def lines(self) -> list[tuple[str, str]]:
+        limit = f", stopped after {duration(self.limit)}" if self.limit < math.inf else ""
+        return [("model", f"{', '.join(self.wanted)}; the best {self.k} items of each source{limit}")]
+
+    def epoch_line(self, epoch: Epoch) -> str:
+        return f"fitted in {duration(epoch.seconds)}"
+
+    def bar(self) -> None:
+        return None
+
+
+def _latest(seeds: Seeds) -> Seeds:
+    """Returns the latest seeds of training, of which there may be more than can be learned from."""
+    is_latest = np.zeros(len(seeds), bool)
+    is_latest[np.argsort(-seeds.time, kind="stable")[:_MOST_TRAINED]] = True
+    return seeds if is_latest.all() else seeds.select(is_latest)
+
+
+def _nearest(towers: Towers, reader: Reader, view: View, seeds: Seeds) -> Callable[[Block], Pool]:
+    """Returns what finds the items nearest to the sources of a block of seeds."""
+    vectors, own = towers.vectors(view, seeds), towers.own_numbers(reader)
+    return lambda block: towers.nearest(vectors[block.at], towers.of_items(block, own), block)
+
+
+def _as_good(each: Floats, best: Floats) -> bool:
+    """Returns whether precisions are within a deviation of the best."""
+    lost = best - each
+    return bool(lost.mean() <= lost.std() / math.sqrt(len(lost)))

@@ -416,7 +416,8 @@ def _why_undefined(metric: str, target: _Array, score: _Array) -> str:
         return f"only target {target[0]:g} in {len(target):,} rows"
     if metric in _NEED_PROBABILITIES and (score.min() < 0 or score.max() > 1):
         return f"scores from {score.min():.4g} to {score.max():.4g} are no probabilities"
-    if metric == "log_loss" and score.ndim > 1 and not np.allclose(score.sum(axis=1), 1, atol=1e-5):
+    is_of_classes = metric in ("log_loss", "calibration_error") and score.ndim > 1
+    if is_of_classes and not np.allclose(score.sum(axis=1), 1, atol=1e-5):
         return "the scores of a row do not add up to 1"
     return ""
 

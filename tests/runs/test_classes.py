@@ -76,7 +76,13 @@ def test_many_classes_from_the_command_line(orders: Path, tmp_path: Path) -> Non
     assert shown.count("L30") == 2
     invoke("train", orders, task, "--model", "lightgbm", "--runs", tmp_path)
     told = json.loads(invoke("evaluate", tmp_path / "latest", "--json"))
-    assert list(told["rows"][0]["measures"]) == ["accuracy", "macro_f1", "mrr", "log_loss"]
+    assert list(told["rows"][0]["measures"]) == [
+        "accuracy",
+        "macro_f1",
+        "mrr",
+        "log_loss",
+        "calibration_error",
+    ]
     assert len(told["confusion"]) == 5  # the last line is of those that training lacks
     num_new = sum(told["confusion"][-1])
     assert num_new > 0

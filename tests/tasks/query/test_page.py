@@ -28,7 +28,7 @@ def test_the_queries_of_the_page_run(
     run([*ask[:-2], "--model", "lightgbm"], monkeypatch)
     database = Database.load("shop.sqlite")
     queries = [query for _, block in blocks(PAGE, "pql") for query in block.strip().split("\n\n")]
-    assert len(queries) == 9
+    assert len(queries) == 10
     for query in queries:
         task = database.query(query)
         if task.spec.type != "recommendation":

@@ -13,6 +13,7 @@ import torch
 
 from quartet.causal import visible
 from quartet.contexts import sample
+from quartet.errors import TaskError
 from quartet.listener import Listener
 from quartet.recommend.candidates import Pool
 from quartet.recommend.events import Floats
@@ -55,6 +56,11 @@ class Fitting:
         self.train, self.val = _latest(self.data.seeds["train"]), self.data.seeds["val"]
         self.reader = reader = Reader.of(self.data.view, labels=self.train)
         self.taught = pair_rows(reader, self.train, self.data.recipe.rng_seed)
+        if not (self.taught.label & self.taught.is_candidate).any():
+            text = f'of no training label of task "{self.data.task.name}" an item is among the candidates of its time'
+            raise TaskError(
+                "L05", text, "ask about items that exist at t, and link them with what sources do"
+            )
         self.judged = pair_rows(reader, self.val)
         self.first = next(reader.blocks(self.val))
         self.names = self.first.columns.names()
@@ -95,7 +101,7 @@ class Fitting:
         return True
 
     def _add_towers(self) -> bool:
-        """Fits towers; then the items nearest to sources are candidates, too, and all members score them."""
+        """Fits towers; the items nearest to sources are candidates, too, for all members, if that helps."""
         data = self.data.changed(tower_recipe(self.data.recipe), ())
         if len(self.train) == len(data.seeds["train"]):
             context = data.context("train")
@@ -114,14 +120,20 @@ class Fitting:
         )  # fmt: skip
         if towers is None:
             return False
-        self.model = replace(self.model, towers=towers)
-        self.judged = pair_rows(
-            self.reader, self.val, nearest=_nearest(towers, self.reader, data.view, self.val)
-        )
+        self.scores[TOWERS] = self._tower_scores(towers, data.view)
+        before, value = self.judged, self._precisions(self.scores[TOWERS]).mean()
+        nearest = _nearest(towers, self.reader, data.view, self.val)
+        self.judged = pair_rows(self.reader, self.val, nearest=nearest)
+        with_nearest = self._tower_scores(towers, data.view)
+        helps = bool(self._precisions(with_nearest).mean() >= value)
+        self.model = replace(self.model, towers=towers, has_nearest=helps)
+        if not helps:
+            self.judged = before
+            return True
+        self.scores[TOWERS] = with_nearest
         self._score_rules()
         if self.model.ranker is not None:
             self.scores[TREES] = self.model.ranker.scores(self.judged.matrix)
-        self.scores[TOWERS] = self._tower_scores(towers, data.view)
         return True
 
     def _tower_scores(self, towers: Towers, view: View) -> Floats:

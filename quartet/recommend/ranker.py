@@ -24,7 +24,7 @@ from quartet.recommend.pairs import Matrix
 from quartet.recommend.rows import PairRows
 
 _BAG = 3
-_MOST_ROUNDS, _FEWEST_ROUNDS, _PATIENCE = 400, 10, 50
+_MOST_ROUNDS, _FEWEST_ROUNDS, _USUAL_ROUNDS, _PATIENCE = 400, 10, 50, 50
 _FILE, _NAMES = "ranker-{}.txt", "ranker.json"
 
 
@@ -52,7 +52,10 @@ class Ranker:
         """
         begin = time.perf_counter()
         watch = _Watch(lambda: should_stop() or time.perf_counter() - begin > 0.4 * seconds)
-        rounds = _grow(train[early], k, rng_seed, _MOST_ROUNDS, stop, watch)[1]
+        tried = train[early & train.is_candidate]
+        rounds = _USUAL_ROUNDS
+        if tried.label.any() and stop.label.any():
+            rounds = _grow(tried, k, rng_seed, _MOST_ROUNDS, stop, watch)[1]
         texts = []
         for number in range(_BAG):
             if should_stop():

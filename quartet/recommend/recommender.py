@@ -45,6 +45,7 @@ class Recommender:
     ranker: Ranker | None = None
     towers: Towers | None = None
     weights: Mapping[str, float] = field(default_factory=dict)
+    has_nearest: bool = True  # whether items near to a source are candidates: where that helped on validation
     members: ClassVar[tuple[Member, ...]] = ()
     is_refit: ClassVar[bool] = False
 
@@ -121,7 +122,7 @@ class Recommender:
     ) -> Iterator[tuple[Block, Ints, Ints, dict[str, Floats]]]:
         """Yields for some seeds at a time their candidates, and the scores of these by each member."""
         for block in reader.blocks(seeds):
-            pools, items = self._pools(block, reader, vectors, self._has_towers)
+            pools, items = self._pools(block, reader, vectors, self._has_towers and self.has_nearest)
             of, item = pair_pools(pools, len(reader.past.items))
             names = block.columns.names()
             matrix = block.columns.matrix(block.sources, of, item)
@@ -144,7 +145,7 @@ class Recommender:
         return self
 
     def save(self, folder: Path) -> None:
-        facts = {"paths": self.paths, "weights": self.weights}
+        facts = {"paths": self.paths, "weights": self.weights, "has_nearest": self.has_nearest}
         (folder / _FILE).write_text(json.dumps(facts, indent=1), encoding="utf-8")
         for part in (self.ranker, self.towers):
             if part is not None:
@@ -158,7 +159,7 @@ class Recommender:
             raise ValueError("weights of other members")
         ranker = Ranker.load(folder) if TREES in weights else None
         towers = Towers.load(folder, tower_recipe(recipe), output) if TOWERS in weights else None
-        return cls(tuple(facts["paths"]), ranker, towers, weights)
+        return cls(tuple(facts["paths"]), ranker, towers, weights, bool(facts["has_nearest"]))
 
     @property
     def num_parameters(self) -> int:

@@ -19,6 +19,7 @@ from quartet.runs.predictions import asked_columns
 from quartet.tasks import Links, Seeds, Task, TaskSpec
 from quartet.training import View
 
+_OURS = ("rank", "item name")
 _DEEPER = 5  # times as long are the lists of several models, of which one is made
 
 
@@ -31,13 +32,11 @@ def ranked(
     members: Sequence[Checkpoint], views: Sequence[View], seeds: Seeds, most: int, listener: Listener = SILENT
 ) -> Lists:
     """Returns the lists of a model; of several, those that their places give together."""
-    if len(members) == 1:
-        return members[0].model.lists(views[0], seeds, most, listener=listener)[""]  # type: ignore[attr-defined,no-any-return]
-    deep = [
-        member.model.lists(view, seeds, _DEEPER * most, listener=listener)[""]  # type: ignore[attr-defined]
-        for member, view in zip(members, views, strict=True)
-    ]
-    return fused(deep, most)
+    models: list[Any] = [member.model for member in members]
+    deep = most if len(models) == 1 else _DEEPER * most
+    pairs = zip(models, views, strict=True)
+    each: list[Lists] = [model.lists(view, seeds, deep, listener=listener)[""] for model, view in pairs]
+    return each[0] if len(each) == 1 else fused(each, most)
 
 
 def list_table(
@@ -52,11 +51,12 @@ def list_table(
     source, item = database[spec.entity_table], database[spec.item_table]
     at, place = np.nonzero(lists.items != NO_ITEM)
     columns = asked_columns(source, rows[at], times[at])
-    key = next(iter(columns))
+    key, keys = next(iter(columns.items()))
+    key = f"{source.name}.{key}" if key in _OURS else key
     item_rows = lists.items[at, place] - database.offsets[item.name]
     item_key = next(iter(asked_columns(item, item_rows[:0], times[:0])))
-    item_key = f"{item.name}.{item_key}" if item_key in (key, "rank") else item_key
-    found: dict[str, Any] = {key: columns[key]}
+    item_key = f"{item.name}.{item_key}" if item_key in (key, *_OURS) else item_key
+    found: dict[str, Any] = {key: keys}
     if with_names and source.name_column not in (None, *source.primary_key[:1]):
         found["name"] = source.data[source.name_column].take(pa.array(rows[at]))
     found |= {"time": columns["time"], "rank": pa.array(place + 1)}
@@ -84,7 +84,8 @@ def judged(
     for number, (member, view) in enumerate(zip(members, views, strict=True), 1):
         name = member.recipe.model.architecture
         is_first = member is first
-        own = member.model.lists(view, seeds, k, with_members=is_first, listener=listener)  # type: ignore[attr-defined]
+        model: Any = member.model
+        own = model.lists(view, seeds, k, with_members=is_first, listener=listener)
         lists[name if len(members) == 1 else f"{number}: {name}, random seed {member.recipe.rng_seed}"] = (
             own.pop("")
         )
@@ -97,5 +98,6 @@ def judged(
     rows = [
         (name, list_measures(labels, own, k, seeds.node, int(known.sum()))) for name, own in lists.items()
     ]
-    recalls = first.model.pool_recalls(views[0], replace(seeds, target=labels)) if with_rules else {}  # type: ignore[attr-defined]
+    ranker: Any = first.model
+    recalls = ranker.pool_recalls(views[0], replace(seeds, target=labels)) if with_rules else {}
     return rows, recalls

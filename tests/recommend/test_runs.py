@@ -9,11 +9,12 @@ import numpy as np
 import pyarrow.csv as csv
 import pytest
 
-from quartet.errors import UsageError
+from quartet.errors import TaskError, UsageError
 from quartet.listener import Listener
 from quartet.runs import Ensemble, TrainedModel, fit, leakcheck, load
 from quartet.runs.run import Run
-from tests.recommend.small import NUM_READERS, next_books, write_library
+from quartet.tasks import Task
+from tests.recommend.small import LOANS_SQL, NEXT_BOOKS, NUM_READERS, library, next_books, write_library
 from tests.trained import QUICK, invoke
 
 SMALL = {**QUICK, "epochs": 2, "tower": 0}
@@ -101,6 +102,14 @@ def test_what_is_not_yet_says_so(trees: Path, source: Path) -> None:
         model.report(source.parent / "report.html")
     with pytest.raises(UsageError, match=r"L07.*are not explained yet"):
         model.on(next_books().full_database, listener=Listener()).explain(["R03"])
+
+
+def test_items_that_never_exist_in_time_cannot_be_learned(tmp_path: Path) -> None:
+    later = "(b.added > t.timestamp OR t.timestamp >= TIMESTAMP '2023-08-01')"
+    sql = LOANS_SQL.replace("b.added <= t.timestamp", later)
+    task = Task.from_sql(library(), **(NEXT_BOOKS | {"sql": sql}))
+    with pytest.raises(TaskError, match=r"L05.*among the candidates"):
+        fit(task, "lightgbm", runs=tmp_path, listener=Listener())
 
 
 def test_leakcheck_compares_lists(trees: Path) -> None:

@@ -67,9 +67,9 @@ class Evaluation:
     """The predictions of a model on one split, under one protocol, with rules beside them. Prints as a table.
 
     `bins` are predictions of like size, `hits` what came true among the highest (of yes or no), `misses` how far off
-    values were (of a number), `confusion` which classes were taken for which, `labels` how each label of many is found, and
-    `pools` which part of the items that came true each pool of candidates had (of lists). `sure` tells how often intervals
-    or sets held on test.
+    values were (of a number), `confusion` which classes were taken for which, `labels` how each label of many is found,
+    and `pools` which part of the items that came true each pool of candidates had (of lists). `sure` tells how often
+    intervals or sets held on test.
     """
 
     task: str

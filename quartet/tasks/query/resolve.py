@@ -128,6 +128,18 @@ class Catalogue:
         line = best.line_for_all(possible) if best else f"tables: {{{table.name}: {{time_col: {column}}}}}"
         return f"say when its rows were known, in a schema file (--schema FILE): {line}"
 
+    def _dated_instead(self, table: Table) -> str:
+        """Returns what may be meant by a window of a table without a time: mostly the events that name its rows."""
+        names = [
+            f"{other.name}.{link.columns[0]}"
+            for other in self.database.tables.values()
+            for link in other.schema.foreign_keys
+            if link.table == table.name and known_column(other) is not None
+        ]
+        if names:
+            return f"aggregate rows that have a time and link to it ({', '.join(names)})"
+        return "aggregate rows that have a time; SQL can follow them to this table (docs/tasks.md)"
+
     def check_window(self, aggregation: Aggregation, is_target: bool) -> None:
         """Refuses windows that look the wrong way, and windows of a table whose rows have no time."""
         window, table = aggregation.window, self.table(aggregation.of.table)
@@ -137,8 +149,10 @@ class Catalogue:
                 raise aggregation.span.error("Q04", "the target has no window of time", fix)
             return
         if known_column(table) is None:
-            what = f'"{table.name}" has no time column, so no window of its rows can be told'
-            raise aggregation.span.error("Q07", what, self.dating(table))
+            what = f'"{table.name}" has no time column, so a window cannot pick its rows'
+            raise aggregation.span.error(
+                "Q07", what, f"{self._dated_instead(table)}; or {self.dating(table)}"
+            )
         if is_target and (window.start is None or window.start < 0):
             what = (
                 "the window of the target looks back: what is known at the prediction time is not predicted"

@@ -33,8 +33,11 @@ def forecast_type(query: Query, kind: Kind) -> Found:
             return Found("multilabel_classification", f"a list of {target.of.span}, CLASSIFY")
         if form is None or form.kind != "RANK":
             span = form.span if form else target.span
-            fix = f"write {target.span} RANK TOP 10, or of values CLASSIFY"
-            raise span.error("Q08", "a list of rows can only be ranked", fix)
+            fix = (
+                f"write {target.span} RANK TOP 10 for a recommendation, or {target.span} CLASSIFY for a yes or no "
+                "to each value"
+            )
+            raise span.error("Q08", "a list of rows can only be ranked or classified", fix)
         return Found("recommendation", "LIST_DISTINCT ... RANK TOP")
     if form is not None and form.kind == "RANK":
         raise form.span.error("Q08", "RANK needs a LIST_DISTINCT of links", "take it out")

@@ -77,6 +77,8 @@ CASES = [
     ("PREDICT COUNT(orders.*, 0, 30) FOR EACH visits.text", "Q06", "no primary key", "pkey", "visits.text"),
     ("PREDICT COUNT(products.*, 0, 30) FOR EACH orders.id", "Q07", '"products" has no time column', "time_col",
      "COUNT(products.*, 0, 30)"),
+    ("PREDICT COUNT(products.*, 0, 30) FOR EACH orders.id", "Q07", "a window cannot", "link to it (",
+     "COUNT(products.*, 0, 30)"),
     ("PREDICT products.price FOR EACH products.id", "Q07", "has no time column", "time_col", "products.price"),
     (f"PREDICT {COUNT} {FOR} ASSUMING customers.age = 3", "Q08", "ASSUMING is not supported", "WHERE",
      "customers.age = 3"),

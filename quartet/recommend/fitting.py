@@ -49,6 +49,7 @@ class Fitting:
         self.wanted = MEMBERS[data.recipe.model.architecture]
         self.limit, self.k = data.recipe.time_limit or math.inf, data.task.spec.eval_k or 10
         self.scores: dict[str, Floats] = {}  # of each member, on validation
+        self.told = self.begin  # when the last member was told of
 
     def run(self) -> Fitted | None:
         """Returns the blend of members that is best on validation; None if it was stopped."""
@@ -73,7 +74,6 @@ class Fitting:
                 if not add():
                     return None
                 self._tell(member)
-        self.model = replace(self.model, weights=self._weights())
         best = float(self._precisions(blended(self.judged.seed, self.scores, self.model.weights)).mean())
         epoch = Epoch(0, float("nan"), best, time.perf_counter() - self.begin, 0.0, is_best=True)
         return Fitted(self.model, [epoch], epoch, self.model.summary)
@@ -163,8 +163,11 @@ class Fitting:
         return min((one for one in tried if _as_good(one[2], best)), key=lambda one: one[:2])[3]
 
     def _tell(self, name: str) -> None:
-        value, seconds = float(self._precisions(self.scores[name]).mean()), time.perf_counter() - self.begin
-        epoch = Epoch(0, float("nan"), value, seconds, 0.0, is_best=True)
+        value, seconds = float(self._precisions(self.scores[name]).mean()), time.perf_counter() - self.told
+        self.model = replace(self.model, weights=self._weights())
+        blend = blended(self.judged.seed, self.scores, self.model.weights)
+        so_far, self.told = float(self._precisions(blend).mean()), time.perf_counter()
+        epoch = Epoch(0, float("nan"), so_far, self.told - self.begin, 0.0, is_best=True)
         member = Member(name, name, self.data.recipe.rng_seed, value, seconds, None)
         self.listener.member(member, Fitted(self.model, [epoch], epoch, name))
 

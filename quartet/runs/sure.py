@@ -73,7 +73,7 @@ def sures_of(members: Sequence[Checkpoint], is_asked: bool) -> list[Sure]:
     """Returns what each model keeps of validation; none where one has nothing, an error if it is asked for."""
     if members[0].task.spec.facts.holds_lists:
         if is_asked:
-            what = f'"{members[0].task.name}" predicts lists, of which each score tells how sure it is'
+            what = f'"{members[0].task.name}" predicts lists: these have no intervals or sets, and none is left out'
             raise UsageError("C02", what, "leave out --coverage and --abstain")
         return []
     told = [m for m in members if m.task.type == "regression" or m.calibration is not None]

@@ -14,6 +14,7 @@ from quartet.listener import Listener
 from quartet.runs import Ensemble, TrainedModel, fit, leakcheck, load
 from quartet.runs.run import Run
 from quartet.tasks import Task
+from quartet.training import Epoch, Fitted, Member
 from tests.recommend.small import LOANS_SQL, NEXT_BOOKS, NUM_READERS, library, next_books, write_library
 from tests.trained import QUICK, invoke
 
@@ -32,10 +33,36 @@ def trees(source: Path) -> Path:
     return (runs / "latest").resolve()
 
 
+class Told(Listener):
+    """A listener that remembers each member, and how good all were by then."""
+
+    def __init__(self) -> None:
+        self.members: list[Member] = []
+        self.so_far: list[Epoch] = []
+
+    def member(self, member: Member, fitted: Fitted) -> None:
+        self.members.append(member)
+        self.so_far.append(fitted.best)
+
+
 @pytest.fixture(scope="module")
-def blend(tmp_path_factory: pytest.TempPathFactory) -> TrainedModel:
+def told() -> Told:
+    return Told()
+
+
+@pytest.fixture(scope="module")
+def blend(told: Told, tmp_path_factory: pytest.TempPathFactory) -> TrainedModel:
     folder = tmp_path_factory.mktemp("blend")
-    return fit(next_books(), runs=folder, listener=Listener(), time_limit=30, **SMALL)
+    return fit(next_books(), runs=folder, listener=told, time_limit=30, **SMALL)
+
+
+def test_a_listener_hears_of_all_members_so_far(told: Told, blend: TrainedModel) -> None:
+    """Of each member its own time is told, and beside its own figure that of the blend, the last of which is kept."""
+    assert len(told.members) == 3
+    assert told.so_far[0].validation == told.members[0].validation
+    assert told.so_far[-1].validation == blend.validation
+    spent = np.cumsum([member.seconds for member in told.members])
+    assert all(spent <= [epoch.seconds for epoch in told.so_far])
 
 
 def test_the_whole_way_on_the_command_line(source: Path, trees: Path) -> None:

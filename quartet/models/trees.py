@@ -319,7 +319,10 @@ class _Boosting:
         num_rows = len(data.seeds["train"])
         settings = column_settings(kind, num_rows, recipe.model.extra_trees, torch.get_num_threads())
         settings |= {"seed": recipe.rng_seed, **task_settings(kind, num_outputs, num_rows)}
-        settings["learning_rate"] *= self.haste
+        rate, haste = settings["learning_rate"], self.haste
+        paces = [1.0] * _FOR_PACE + [haste]  # as the first trees had them
+        hasty = lightgbm.reset_parameter(learning_rate=lambda n: rate * paces[min(n, _FOR_PACE)])
+        callbacks: list[Any] = [hasty] if haste > 1 else []
         codes = [place for place, name in enumerate(names) if name.endswith(CODE)]
         if any(KNOWN_LABELS in names[place] for place in codes):
             settings |= CLASS_CODES
@@ -336,7 +339,7 @@ class _Boosting:
             train.matrix, train.labels, init_score=train.start, categorical_feature=codes, params=settings
         )
         if stop is None:
-            text = lightgbm.train(settings, dataset, most).model_to_string()
+            text = lightgbm.train(settings, dataset, most, callbacks=callbacks).model_to_string()
         else:
             watch = _Watch(must_stop, lightgbm.callback.EarlyStopException, self.hasten)
             booster = lightgbm.train(
@@ -344,7 +347,11 @@ class _Boosting:
                 dataset,
                 most,
                 valid_sets=[dataset.create_valid(stop.matrix, stop.labels, init_score=stop.start)],
-                callbacks=[lightgbm.early_stopping(patience(num_outputs), verbose=False), watch],
+                callbacks=[
+                    *callbacks,
+                    lightgbm.early_stopping(patience(num_outputs), verbose=False),
+                    watch,
+                ],
             )
             text = booster.model_to_string(num_iteration=watch.best_round)
         return checked_text(text, len(names), num_outputs)

@@ -128,7 +128,13 @@ class TaskRecord:
             raise UsageError(
                 "L01", f'the labels of task "{self.name}" were given in memory', "give the task itself"
             )
-        return Task.of(self.spec, database, on_early_seed=self.on_early_seed)
+        return self._at_cut_offs(Task.of(self.spec, database, on_early_seed=self.on_early_seed))
+
+    def _at_cut_offs(self, task: Task) -> Task:
+        """Returns a task with the cut-offs of training, where those that it has were proposed from the data."""
+        if not task.splits.is_proposed:
+            return task
+        return replace(task, splits=Splits(self.val_timestamp, self.test_timestamp, is_proposed=True))
 
     @property
     def name(self) -> str:
@@ -199,7 +205,7 @@ class TaskRecord:
         text = f"the database has grown by {num_new:,} rows since training; the rows of then are used"
         listener.finding(note("C15", self.name, text, num_new))
         bound = Task.of(task.spec, known, task.labels, task.stored, task.on_early_seed)
-        return replace(bound, path=task.path)
+        return replace(self._at_cut_offs(bound), path=task.path)
 
     def check_same(self, other: TaskRecord, where: object) -> None:
         """Raises an error that names in what another task differs from that of a model (`where`)."""

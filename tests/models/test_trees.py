@@ -410,6 +410,21 @@ def test_a_learning_rate_is_changed_for_the_rounds_that_follow(late: TrainingDat
     assert patient[10] != hasty[10]
 
 
+def test_trees_that_are_grown_again_are_patient_as_long(late: TrainingData) -> None:
+    """Where classes are rare, a high rate leads astray from the first round on: nothing stops trees grown again."""
+
+    def leaves(haste: float) -> list[str]:
+        boosting = _Boosting(late)
+        boosting.haste = haste
+        text = boosting.grow(boosting.rows("train"), rounds=12)
+        return [line for line in text.splitlines() if line.startswith("leaf_value=")]
+
+    patient, hasty = leaves(1.0), leaves(4.0)
+    assert len(patient) == 12
+    assert patient[:10] == hasty[:10]
+    assert patient[10] != hasty[10]
+
+
 @pytest.mark.parametrize(("refit", "part"), [("never", 1.0), ("auto", 0.55), ("always", 0.55)])
 def test_time_is_left_for_growing_trees_again(
     refit: str, part: float, late: TrainingData, monkeypatch: pytest.MonkeyPatch

@@ -125,6 +125,23 @@ def test_a_record_keeps_query_and_population() -> None:
     assert rows(again) == rows(task)
 
 
+def test_a_record_binds_a_query_at_its_own_cut_offs() -> None:
+    """Those of a query are its last windows, not a tenth of the data; rows that came later move them no more."""
+    shop = small_shop()
+    is_old = shop["orders"].known_at <= shop["orders"].known_at.max() - 9 * DAY
+    then = shop.taking({"customers": shop["customers"].known_at <= START, "orders": is_old})
+    task = then.query("PREDICT COUNT(orders.*, 0, 4, days) = 0 FOR EACH customers.customer")
+    record = TaskRecord.of(task)
+    for database in (then, shop):
+        again = record.as_then(record.reopen(database))
+        assert again.splits.is_proposed
+        record.check_same(TaskRecord.of(again), "the run")
+        assert rows(again) == rows(task)
+    asked_again = shop.query(task.spec.query)
+    assert asked_again.splits != task.splits
+    record.check_same(TaskRecord.of(record.as_then(asked_again)), "the run")
+
+
 def test_white_space_and_comments_make_no_other_task() -> None:
     shop = small_shop()
     other = shop.query("-- who leaves?\n" + QUERY.replace("\n", "   "))

@@ -71,7 +71,7 @@ class LiveModel:
             database = member.task.with_entities(database)
         self.members, self.database, self.labels, self.listener = tuple(members), database, labels, listener
         self.judged = judged
-        self._sures: dict[int, list[Sure]] = {}  # by the time up to which labels are known
+        self._sures: dict[int, list[Sure]] = {}  # by how many windows have closed since test began
         self.quality, self.name = quality, name or " + ".join(member.key for member in self.members)
         for member in self.members:
             member.model.to(device)
@@ -169,7 +169,10 @@ class LiveModel:
         first = max(member.task.test_timestamp for member in self.members)
         if not sures or not visible(np.array(record.spec.known_at(first)), upto):
             return sures
-        if upto not in self._sures:
+        # Until another window closes nothing more is known, whatever the moment.
+        horizon = record.horizon if record.spec.kind == "forecast" else 0
+        closed = (upto - record.spec.known_at(first)) // horizon if horizon else upto
+        if closed not in self._sures:
             cases = record.known_cases(self.database, upto, self.labels)
             known_at = self.database[record.entity_table].known_at
             cases = cases.select((cases.time >= first) & visible(known_at[cases.node], cases.time))
@@ -180,8 +183,8 @@ class LiveModel:
                 told, target = member.probabilities(member.scores(logits)), np.asarray(cases.target)
                 known = record.spec.known_at(cases.time)
                 sures[number] = sures[number].knowing(target, told, cases.time, known, hints)
-            self._sures = {upto: sures}
-        return self._sures[upto]
+            self._sures = {closed: sures}
+        return self._sures[closed]
 
     def _lists(self, asked: Asked, most: int | None, listener: Listener) -> Predictions:
         """Returns the ranked items of sources at times."""

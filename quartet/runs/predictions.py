@@ -98,7 +98,8 @@ class Predictions:
             :, :most
         ]  # of equal ones the first, as `predicted`
         count = order.shape[1]
-        kept = [name for name in self._names if name != "predicted" and not name.startswith("score_")]
+        of_first = ("predicted", "calibrated", "set")  # they tell of the first class alone, or of all at once
+        kept = [name for name in self._names if name not in of_first and not name.startswith("score_")]
         table = self.table.select(kept).take(pa.array(np.repeat(np.arange(len(self)), count)))
         table = table.append_column("rank", pa.array(np.tile(np.arange(1, count + 1), len(self))))
         names = pa.array(_of_one_type(self.classes))

@@ -237,9 +237,9 @@ def pools_grid(recalls: Mapping[str, float]) -> Grid:
 def predictions_grid(table: pa.Table, num_all: int) -> Grid:
     """Returns predictions that come first among so many, in their order."""
     title = f"{num_all:,} prediction{'' if num_all == 1 else 's'}"
+    by_score = "score" in table.column_names and "rank" not in table.column_names
     if 0 < table.num_rows < num_all:
-        is_ranked = "score" in table.column_names and "rank" not in table.column_names
-        title += f", the {'highest' if is_ranked else 'first'} {table.num_rows:,}"
+        title += f", the {'highest' if by_score else 'first'} {table.num_rows:,}"
     right = tuple(name for name in table.column_names if name != "name")
     grid = new_grid(title, *table.column_names, right=right)
     for row in table.to_pylist():

@@ -23,7 +23,7 @@ def explanation_view(told: Explanation, most: int = _MOST) -> RenderableType:
     """Returns one entity's explanation for the terminal."""
     who = f"{told.name} ({told.key})" if told.name else told.key
     score, base = (show_score(value, told.is_chance) for value in (told.score, told.base))
-    what = f" of {told.predicted}" if told.predicted else ""
+    what = f" for {told.predicted}" if told.predicted else ""
     direction = "above" if told.score > told.base else "below"
     lines: list[RenderableType] = [
         cell(

@@ -202,7 +202,8 @@ def headline(
     if not len(times):
         return f"{spec.name}: nobody is asked about"
     of_all = f" of {num_known:,}" if words and num_known != num_asked else ""
-    whom = f"{num_asked:,}{of_all} {spec.entity_table}{': ' if words else ''}{words}"
+    one = " row of" if num_asked == 1 and not of_all else ""
+    whom = f"{num_asked:,}{of_all}{one} {spec.entity_table}{': ' if words else ''}{words}"
     return f"{question(spec, times)}, for {whom}"
 
 

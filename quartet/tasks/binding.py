@@ -47,9 +47,11 @@ def to_seeds(
         text = f"{where}: {num_empty:,} of {labels.num_rows:,} rows have no label"
         if num_empty > _MOST * labels.num_rows and not spec.population:
             raise TaskError("L08", text, "correct how labels are made; if this is meant, take these rows out")
-        fix = (
-            "if these are not to be asked about, say so by their past, after WHERE" if spec.population else ""
-        )
+        fix = ""
+        if spec.population:
+            fix = "if these need no answer, leave them out by what is known of them at t, after WHERE"
+        if spec.type == "recommendation":
+            text = f"{where}: {num_empty:,} of {labels.num_rows:,} rows have no item in their window"
         findings.append(warning("L08", where, f"{text} and are left out", num_empty, fix))
         labels = labels.filter(is_labelled)
     rows = rows_of_keys(labels[columns.entity], entity, f"{where}, column {columns.entity}")

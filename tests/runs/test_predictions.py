@@ -15,6 +15,8 @@ from quartet.database import Database
 from quartet.errors import UsageError
 from quartet.runs import Predictions, TrainedModel, fit
 from quartet.runs.drift import DriftColumn
+from quartet.runs.predictions import headline
+from quartet.tasks.spec import spec_from_dict
 from quartet.times import parse_instant
 from tests.strategies import scrambled_future, without_future
 from tests.tasks.small import CHURN
@@ -94,3 +96,14 @@ def test_a_column_has_drifted_where_it_is_further_from_training_than_test_was() 
     assert steady.has_drifted(moved)
     assert steady.has_drifted(np.full(300, np.nan))
     assert not restless.has_drifted(rng.normal(2, 1, 300))
+
+
+def test_a_headline_counts_as_people_do() -> None:
+    spec = spec_from_dict({"kind": "forecast", **CHURN}, "the task")
+    times = np.array([parse_instant("2024-01-01", "the time")])
+    for (asked, known, words), end in {
+        (1, 0, ""): "for 1 row of customers",
+        (2, 0, ""): "for 2 customers",
+        (1, 40, "those of Bonn"): "for 1 of 40 customers: those of Bonn",
+    }.items():
+        assert headline(spec, times, asked, known, words).endswith(end)

@@ -115,6 +115,14 @@ def test_rows_without_a_label_are_counted_not_refused() -> None:
     assert finding.count == task.label_rows("train").num_rows - len(task.seeds("train")) > 400
 
 
+def test_sources_without_items_are_said_to_be_so() -> None:
+    task = small_shop().query(
+        "PREDICT LIST_DISTINCT(orders.customer, 0, 2) RANK TOP 3 FOR EACH customers.customer"
+    )
+    [finding] = task.findings("train")
+    assert "rows have no item in their window and are left out. Fix: if these need no answer" in str(finding)
+
+
 def test_a_record_keeps_query_and_population() -> None:
     task = small_shop().query(QUERY)
     record = TaskRecord.from_dict(json.loads(json.dumps(TaskRecord.of(task).to_dict())))

@@ -40,7 +40,11 @@ def ask(
     model: ModelName = None,
     at: Annotated[str | None, typer.Option(help="The time of prediction (default: the data's last).")] = None,
     top: Annotated[
-        int, typer.Option(min=1, help="Show so many of the highest scores; --out has all of them.")
+        int,
+        typer.Option(
+            min=1,
+            help="Show so many of the highest scores; of recommendations, so many items of each. --out has all.",
+        ),
     ] = 10,
     out: Annotated[
         str | None,

@@ -16,7 +16,7 @@ from quartet.runs.run import Run
 from quartet.tasks import Task
 from quartet.training import Epoch, Fitted, Member
 from tests.recommend.small import LOANS_SQL, NEXT_BOOKS, NUM_READERS, library, next_books, write_library
-from tests.trained import QUICK, invoke
+from tests.trained import QUICK, invoke, run
 
 SMALL = {**QUICK, "epochs": 2, "tower": 0}
 
@@ -29,7 +29,9 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def trees(source: Path) -> Path:
     runs = source.parent / "runs"
-    invoke("train", source, source.parent / "next-books.yaml", "--model", "lightgbm", "--runs", runs)
+    told = run("train", source, source.parent / "next-books.yaml", "--model", "lightgbm", "--runs", runs)
+    assert "How good its lists are: quartet evaluate" in told.stderr
+    assert "quartet report" not in told.stderr
     return (runs / "latest").resolve()
 
 

@@ -16,6 +16,9 @@ _STEPS = 6  # weights are multiples of a sixth
 _NUM_RESAMPLES = 30
 _NOISE = 1.0  # deviations of a difference that do not count: the rule of one standard error
 
+# Accuracy does not tell a member that knows nothing from one that is right: half of each has the same first class.
+_BLENDED_BY: dict[TaskType, str] = {"multiclass_classification": "log_loss"}
+
 Logits = NDArray[np.float64]
 
 
@@ -31,7 +34,8 @@ def blend_weights(
     `scores` makes scores of logits. Two blends are equally good where resamples of groups of rows do not tell them
     apart: `groups` are the entities of the rows, and their times, because days and years differ as entities do.
     """
-    metric, sign = metric_of(task_type), 1 if higher_is_better(main_metric(task_type)) else -1
+    name = _BLENDED_BY.get(task_type, main_metric(task_type))
+    metric, sign = metric_of(task_type, name), 1 if higher_is_better(name) else -1
     grid = np.array([w for w in product(range(_STEPS + 1), repeat=len(logits)) if sum(w) == _STEPS]) / _STEPS
     blends = [
         prepared(task_type, target, scores(np.tensordot(weights, np.stack(logits), 1))) for weights in grid

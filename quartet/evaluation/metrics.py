@@ -307,9 +307,9 @@ def main_metric(task_type: TaskType) -> str:
     return next(iter(_metrics_of(task_type)))
 
 
-def metric_of(task_type: TaskType) -> _Metric:
-    """Returns the main metric of such a task, as a function of targets, scores and weights."""
-    return _metrics_of(task_type)[main_metric(task_type)]
+def metric_of(task_type: TaskType, name: str = "") -> _Metric:
+    """Returns a metric of such a task, the main one unless it is named: a function of targets, scores and weights."""
+    return _metrics_of(task_type)[name or main_metric(task_type)]
 
 
 def higher_is_better(metric: str) -> bool:

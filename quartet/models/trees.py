@@ -92,9 +92,10 @@ class Trees:
         if listener.should_stop():  # the trial may have ended early
             return None
         if should_refit:
-            again = boosting.grow(train + val, rounds=model.rounds)
-            model = replace(model, text=again, is_refit=True, before=model.text)
-            chosen += ", fitted again to train and validation"
+            text = boosting.grow(train + val, rounds=model.rounds)
+            again = replace(model, text=text, is_refit=True, before=model.text)
+            if boosting.knows_labels(again.raw(val.matrix)):  # else it was led astray: these it has seen
+                model, chosen = again, f"{chosen}, fitted again to train and validation"
         seconds = time.perf_counter() - boosting.begin
         epoch = Epoch(0, model._loss(data), validation, seconds, 0.0, is_best=True)
         listener.epoch(epoch)
@@ -383,6 +384,13 @@ class _Boosting:
             for trees in (earlier, again)
         ]
         return values[1] > values[0] if higher_is_better(data.metric) else values[1] < values[0]
+
+    def knows_labels(self, logits: NDArray[np.float64]) -> bool:
+        """Returns whether logits tell the labels of validation better than the same answer for all would."""
+        labels, output = torch.tensor(self.data.labels("val")), self.data.output
+        constant = torch.tensor(output.start(), dtype=torch.float64).expand(len(labels), -1)
+        losses = [output.loss(each, labels).mean() for each in (torch.tensor(logits), constant)]
+        return bool(losses[0] <= losses[1])
 
     def lines(self) -> list[tuple[str, str]]:
         limit = self.data.recipe.time_limit

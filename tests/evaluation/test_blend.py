@@ -111,3 +111,17 @@ def test_logits_are_blended_before_they_become_scores() -> None:
         return np.asarray(raised / raised.sum(1, keepdims=True))
 
     assert blend_weights("multiclass_classification", target, [ENTITY], models, softmax) == (0.5, 0.5)
+
+
+def test_a_member_that_knows_no_class_weighs_nothing() -> None:
+    """Half of it has the same first classes, and so the same accuracy; its probabilities are what is lost."""
+    rng = np.random.default_rng(5)
+    target = rng.integers(0, 8, 600)
+    knows = 2 * np.eye(8)[target] + rng.normal(size=(600, 8))
+    found = blend_weights("multiclass_classification", target, [ENTITY], [knows, np.zeros((600, 8))], softmax)
+    assert found == (1.0, 0.0)
+
+
+def softmax(logits: Array) -> Array:
+    power = np.exp(logits)
+    return power / power.sum(1, keepdims=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Any, get_args
@@ -198,6 +199,24 @@ def test_scores_of_validation_are_those_of_trees_that_have_not_seen_its_labels(
     assert asked_again(load(never.folder), database, kept).equals(kept)
     tests = [model.run.predictions("test") for model in (again, never)]
     assert not tests[0]["score"].equals(tests[1]["score"])
+
+
+def test_trees_that_were_led_astray_are_not_taken(
+    tasks: dict[str, Task], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What has seen the labels of validation and tells them worse than before is no better model of what comes."""
+    grow = _Boosting.grow
+
+    def astray(self: _Boosting, train: Any, stop: Any = None, **how: Any) -> str:
+        if stop is None:
+            train = replace(train, labels=1 - train.labels)
+        return grow(self, train, stop, **how)
+
+    monkeypatch.setattr(_Boosting, "grow", astray)
+    model = fit(
+        tasks["binary_classification"], recipe=TREES.changed(refit="always"), runs=tmp_path, listener=Heard()
+    )
+    assert not network_of(model).is_refit
 
 
 def test_columns_gain_by_trees_that_have_not_seen_validation(refitted: dict[str, TrainedModel]) -> None:

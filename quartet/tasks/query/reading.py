@@ -244,7 +244,7 @@ def _autocomplete(
 
 
 def _label(target: Condition, kind: Kind, writer: SqlWriter, term: Terms) -> str:
-    if isinstance(target, Aggregation) and kind != "truth":
+    if isinstance(target, Aggregation) and (kind != "truth" or target.function == "LIST_DISTINCT"):
         return term(target)
     return f"CAST({writer.condition(target, term)} AS BIGINT)"
 

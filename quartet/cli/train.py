@@ -92,4 +92,7 @@ def train(
             listener.close()
     if not json:
         folder = shlex.quote(str(trained.folder))
+        if trained.record.type == "recommendation":
+            say(f"How good its lists are: quartet evaluate {folder}")
+            return
         say(f"A page about it, for people: quartet report {folder} -o report.html")

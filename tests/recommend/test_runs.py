@@ -15,7 +15,7 @@ from quartet.runs import Ensemble, TrainedModel, fit, leakcheck, load
 from quartet.runs.run import Run
 from quartet.tasks import Task
 from tests.recommend.small import LOANS_SQL, NEXT_BOOKS, NUM_READERS, library, next_books, write_library
-from tests.trained import QUICK, invoke
+from tests.trained import QUICK, invoke, run
 
 SMALL = {**QUICK, "epochs": 2, "tower": 0}
 
@@ -28,7 +28,9 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def trees(source: Path) -> Path:
     runs = source.parent / "runs"
-    invoke("train", source, source.parent / "next-books.yaml", "--model", "lightgbm", "--runs", runs)
+    told = run("train", source, source.parent / "next-books.yaml", "--model", "lightgbm", "--runs", runs)
+    assert (told.returncode, "quartet evaluate" in told.stderr) == (0, True), told.stderr
+    assert "quartet report" not in told.stderr  # there is none of lists
     return (runs / "latest").resolve()
 
 

@@ -88,9 +88,10 @@ def sures_of(members: Sequence[Checkpoint], is_asked: bool) -> list[Sure]:
 
 def check_shares(coverage: float | None, abstain: float) -> float:
     """Returns the coverage that is wanted; an error for what is no share."""
-    for name, share, least in (("coverage", coverage, 0.0), ("abstain", abstain, -1.0)):
-        if share is not None and not (least < share < 1 and share >= 0):
-            raise UsageError("C02", f"{name} is {share!r}", "give a share below 1, such as 0.9 or 0.1")
+    if coverage is not None and not 0 < coverage < 1:
+        raise UsageError("C02", f"coverage is {coverage!r}", "give a share above 0 and below 1, such as 0.9")
+    if not 0 <= abstain < 1:
+        raise UsageError("C02", f"abstain is {abstain!r}", "give a share from 0 on and below 1, such as 0.1")
     return COVERAGE if coverage is None else coverage
 
 

@@ -15,6 +15,8 @@ from quartet.database import Database
 from quartet.errors import UsageError
 from quartet.runs import Predictions, TrainedModel, fit
 from quartet.runs.drift import DriftColumn
+from quartet.runs.predictions import _sure_columns
+from quartet.runs.sure import Said
 from quartet.times import parse_instant
 from tests.strategies import scrambled_future, without_future
 from tests.tasks.small import CHURN
@@ -94,3 +96,25 @@ def test_a_column_has_drifted_where_it_is_further_from_training_than_test_was() 
     assert steady.has_drifted(moved)
     assert steady.has_drifted(np.full(300, np.nan))
     assert not restless.has_drifted(rng.normal(2, 1, 300))
+
+
+def test_what_is_told_of_the_first_class_stands_beside_no_other() -> None:
+    told = {"id": [1], "time": [0], "predicted": ["b"], "calibrated": [0.7], "set": ["{b}"]}
+    scores = {"score_a": [0.1], "score_b": [0.6], "score_c": [0.3]}
+    best = Predictions(pa.table(told | scores), classes=("a", "b", "c")).best_classes(2).table
+    assert best.column_names == ["id", "time", "rank", "predicted", "score"]
+    assert best["predicted"].to_pylist() == ["b", "c"]
+
+
+def test_the_classes_of_a_set_can_be_told_apart() -> None:
+    classes = ("paid, late", "", "a}b", 'say "x"', "ünï", " b", 7)
+    every = Said(0.9, np.zeros(1), held=np.ones((1, len(classes)), bool))
+    told = _sure_columns(every, classes)["set"].to_pylist()
+    assert told == ['{"paid, late","","a}b","say \\"x\\"",ünï," b",7}']
+
+
+def test_both_ends_are_empty_where_too_little_is_known() -> None:
+    ends = np.array([[0.0, np.inf], [-np.inf, np.inf], [0.0, 2.0]])
+    told = _sure_columns(Said(0.9, np.zeros(3), ends=ends), ())
+    assert told["low"].to_pylist() == [None, None, 0.0]
+    assert told["high"].to_pylist() == [None, None, 2.0]

@@ -206,7 +206,8 @@ NO_SHARES = [
 
 @pytest.mark.parametrize(("name", "share"), NO_SHARES)
 def test_what_is_no_share_is_refused(name: str, share: float, models: Models) -> None:
-    with pytest.raises(UsageError, match="C02"):
+    wanted = {"coverage": "above 0 and below 1", "abstain": "from 0 on and below 1"}[name]
+    with pytest.raises(UsageError, match=f"C02.*{name} is .*{wanted}"):
         models["regression"].on(small_shop(), listener=Heard()).predict(at=AT, **{name: share})  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="C02"):
         models["regression"].evaluate(task_of("regression"), **{name: share})  # type: ignore[arg-type]

@@ -86,8 +86,8 @@ class Predictions:
     def best_classes(self, most: int) -> Predictions:
         """Returns a row for each of the so many most probable classes of each entity and time, the best first.
 
-        `rank` counts from 1, `predicted` is the class and `score` its probability. As rows they are filtered, joined
-        and compared like any others, however many there are.
+        `rank` counts from 1, `predicted` is the class and `score` its score. What is told of the first class
+        alone (`calibrated`, `set`) is left out. As rows they are filtered, joined and compared like any others.
         """
         if not isinstance(most, int) or most < 1:
             raise UsageError("C02", f"the number of classes is {most!r}", "give a whole number from 1 on")
@@ -263,12 +263,17 @@ def prediction_table(
 
 
 def _sure_columns(said: Said, classes: Sequence[Any]) -> dict[str, pa.Array]:
+    """Returns the columns `low` and `high`, or `set`, in which names that could be misread are quoted as in JSON."""
     if said.ends is not None:
-        bounded = np.isfinite(said.ends)
-        named = zip(("low", "high"), said.ends.T, ~bounded.T, strict=True)
-        return {name: pa.array(ends, mask=lost) for name, ends, lost in named}
+        lost = ~np.isfinite(said.ends).all(1)
+        return {
+            name: pa.array(ends, mask=lost) for name, ends in zip(("low", "high"), said.ends.T, strict=True)
+        }
     assert said.held is not None
-    names = np.array([str(name) for name in classes], dtype=object)
+    plain = [str(name) for name in classes]
+    is_odd = [not name or name != name.strip() or not set(name).isdisjoint(',{}"') for name in plain]
+    quoted = [json.dumps(n, ensure_ascii=False) if odd else n for n, odd in zip(plain, is_odd, strict=True)]
+    names = np.array(quoted, dtype=object)
     return {"set": pa.array([f"{{{','.join(names[held])}}}" for held in said.held], pa.string())}
 
 

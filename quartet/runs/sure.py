@@ -88,9 +88,10 @@ def sures_of(members: Sequence[Checkpoint], is_asked: bool) -> list[Sure]:
 
 def check_shares(coverage: float | None, abstain: float) -> float:
     """Returns the coverage that is wanted; an error for what is no share."""
-    for name, share, least in (("coverage", coverage, 0.0), ("abstain", abstain, -1.0)):
-        if share is not None and not (least < share < 1 and share >= 0):
-            raise UsageError("C02", f"{name} is {share!r}", "give a share below 1, such as 0.9 or 0.1")
+    if coverage is not None and not 0 < coverage < 1:
+        raise UsageError("C02", f"coverage is {coverage!r}", "give a share above 0 and below 1, such as 0.9")
+    if not 0 <= abstain < 1:
+        raise UsageError("C02", f"abstain is {abstain!r}", "give a share from 0 on and below 1, such as 0.1")
     return COVERAGE if coverage is None else coverage
 
 
@@ -144,7 +145,7 @@ class Judged:
             if self.num_unbounded
             else ""
         )
-        yield f"{self.nominal:.0%} {what} held {self.coverage} of the rows{wide}{lost}"
+        yield f"{_percent(self.nominal)} {what} held {self.coverage} of the rows{wide}{lost}"
         yield "by time: " + ", ".join(f"{each.coverage:.0%} from {each.since}" for each in self.windows)
         if self.calibration_error is not None:
             yield f"calibration_error of calibrated probabilities: {self.calibration_error:.4f}"
@@ -153,7 +154,7 @@ class Judged:
     def told(self, nominal: float, share: float) -> Iterator[str]:
         """Yields in a few words what is known of intervals or sets of such a coverage, and of so many left out."""
         if abs(nominal - self.nominal) < 1e-9:
-            yield f"what was to hold in {nominal:.0%} of cases held in {self.coverage.value:.1%}"
+            yield f"what was to hold in {_percent(nominal)} of cases held in {self.coverage.value:.1%}"
         if share:
             yield (
                 self.rest_line(share)
@@ -167,7 +168,8 @@ class Judged:
             return ""
         every = self.rests[0]
         pairs = (f"{n} {_shown(v)} instead of {_shown(every.values[n])}" for n, v in found.values.items())
-        return f"without the least sure {share:.0%}, {found.num_rows:,} of {every.num_rows:,} rows: {', '.join(pairs)}"
+        rows = f"{found.num_rows:,} of {every.num_rows:,} rows"
+        return f"without the least sure {_percent(share)}, {rows}: {', '.join(pairs)}"
 
 
 def judge(
@@ -218,3 +220,8 @@ def judge(
 
 def _shown(value: float | None) -> str:
     return "n/a" if value is None else f"{value:.4f}"
+
+
+def _percent(share: float) -> str:
+    """Returns a share as it was asked for: 0.999 is 99.9%, not all."""
+    return f"{100 * share:.6g}%"

@@ -146,7 +146,7 @@ def _numbers(column: pa.ChunkedArray, kind: pa.DataType, where: str) -> NDArray[
 
 
 def _link_target(column: pa.ChunkedArray, spec: TaskSpec, database: Database, where: str) -> Links:
-    """Returns the recommended rows as global ids; each cell holds one key or a list of keys."""
+    """Returns the recommended rows as global ids, each once; a cell holds one key or a list of keys."""
     array = column.combine_chunks()
     if not pa.types.is_list(array.type) and not pa.types.is_large_list(array.type):
         array = pa.ListArray.from_arrays(np.arange(len(array) + 1, dtype=np.int32), array)
@@ -157,7 +157,12 @@ def _link_target(column: pa.ChunkedArray, spec: TaskSpec, database: Database, wh
     if (rows < 0).any():
         text = _unknown_text(rows < 0, keys, item, where)
         raise TaskError("L11", text, "remove these rows, or add the entities")
-    return Links(np.concatenate([[0], np.cumsum(lengths)]), rows + database.offsets[item.name])
+    seed = np.repeat(np.arange(len(lengths)), lengths)
+    first = np.sort(
+        np.unique(seed * max(1, item.num_rows) + rows, return_index=True)[1]
+    )  # in the order given
+    offsets = np.searchsorted(seed[first], np.arange(len(lengths) + 1))
+    return Links(offsets, rows[first] + database.offsets[item.name])
 
 
 def _check_repeats(seeds: Seeds, entity: Table, rows: NDArray[np.int64], where: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from quartet.errors import TaskError, UsageError
 from quartet.listener import Listener
 from quartet.runs import Ensemble, TrainedModel, fit, leakcheck, load
 from quartet.runs.run import Run
-from quartet.tasks import Task
+from quartet.tasks import Links, Task
 from quartet.training import Epoch, Fitted, Member
 from tests.recommend.small import LOANS_SQL, NEXT_BOOKS, NUM_READERS, library, next_books, write_library
 from tests.trained import QUICK, invoke, run
@@ -164,3 +165,15 @@ def test_files_for_the_board(trees: Path, source: Path) -> None:
     assert told["runs"][0]["val"] == pytest.approx(evaluated, abs=1e-12)
     first = (board / "library__next-books.csv").read_text().splitlines()[1]
     assert first.count("B") == 5
+
+
+def test_an_item_that_a_label_names_twice_counts_once() -> None:
+    once, twice = (
+        Task.load(library(), {**NEXT_BOOKS, "sql": sql}).seeds("val").target
+        for sql in (LOANS_SQL, LOANS_SQL.replace("LIST(DISTINCT ", "LIST("))
+    )
+    assert isinstance(once, Links)
+    assert isinstance(twice, Links)
+    assert (once.offsets == twice.offsets).all()
+    for first, end in itertools.pairwise(once.offsets.tolist()):
+        assert set(once.nodes[first:end]) == set(twice.nodes[first:end])

@@ -15,7 +15,8 @@ from quartet.database import Database
 from quartet.errors import UsageError
 from quartet.runs import Predictions, TrainedModel, fit
 from quartet.runs.drift import DriftColumn
-from quartet.runs.predictions import headline
+from quartet.runs.predictions import _sure_columns, headline
+from quartet.runs.sure import Said
 from quartet.tasks.spec import spec_from_dict
 from quartet.times import parse_instant
 from tests.strategies import scrambled_future, without_future
@@ -107,3 +108,25 @@ def test_a_headline_counts_as_people_do() -> None:
         (1, 40, "those of Bonn"): "for 1 of 40 customers: those of Bonn",
     }.items():
         assert headline(spec, times, asked, known, words).endswith(end)
+
+
+def test_what_is_told_of_the_first_class_stands_beside_no_other() -> None:
+    told = {"id": [1], "time": [0], "predicted": ["b"], "calibrated": [0.7], "set": ["{b}"]}
+    scores = {"score_a": [0.1], "score_b": [0.6], "score_c": [0.3]}
+    best = Predictions(pa.table(told | scores), classes=("a", "b", "c")).best_classes(2).table
+    assert best.column_names == ["id", "time", "rank", "predicted", "score"]
+    assert best["predicted"].to_pylist() == ["b", "c"]
+
+
+def test_the_classes_of_a_set_can_be_told_apart() -> None:
+    classes = ("paid, late", "", "a}b", 'say "x"', "ünï", " b", 7)
+    every = Said(0.9, np.zeros(1), held=np.ones((1, len(classes)), bool))
+    told = _sure_columns(every, classes)["set"].to_pylist()
+    assert told == ['{"paid, late","","a}b","say \\"x\\"",ünï," b",7}']
+
+
+def test_both_ends_are_empty_where_too_little_is_known() -> None:
+    ends = np.array([[0.0, np.inf], [-np.inf, np.inf], [0.0, 2.0]])
+    told = _sure_columns(Said(0.9, np.zeros(3), ends=ends), ())
+    assert told["low"].to_pylist() == [None, None, 0.0]
+    assert told["high"].to_pylist() == [None, None, 2.0]

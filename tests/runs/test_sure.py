@@ -23,6 +23,7 @@ from quartet.machine import write_checksums
 from quartet.models.portfolio import Portfolio
 from quartet.runs import Ensemble, Evaluation, TrainedModel, fit, load
 from quartet.runs.evaluate import evaluate
+from quartet.runs.sure import Rest
 from quartet.tasks import Task
 from quartet.times import parse_instant
 from quartet.training import Member
@@ -90,6 +91,10 @@ def test_the_evaluation_counts_what_was_said(models: Models) -> None:
         assert all(rest.num_rows >= (1 - rest.share) * evaluation.num_rows for rest in sure.rests)
         assert "90%" in str(evaluation)
         assert "least sure 25%" in str(evaluation)
+        nearly_all = replace(sure, nominal=0.995, abstain=0.999, rests=(*sure.rests, Rest(0.999, 1, {})))
+        said = " ".join(nearly_all.lines("sets"))
+        assert "99.5% sets" in said
+        assert "least sure 99.9%" in said
         told = json.loads(json.dumps(evaluation.to_dict()))
         assert told == model.run.read("evaluation-test-rolling.json")
         assert Evaluation.from_dict(told).sure == sure
@@ -206,7 +211,8 @@ NO_SHARES = [
 
 @pytest.mark.parametrize(("name", "share"), NO_SHARES)
 def test_what_is_no_share_is_refused(name: str, share: float, models: Models) -> None:
-    with pytest.raises(UsageError, match="C02"):
+    wanted = {"coverage": "above 0 and below 1", "abstain": "from 0 on and below 1"}[name]
+    with pytest.raises(UsageError, match=f"C02.*{name} is .*{wanted}"):
         models["regression"].on(small_shop(), listener=Heard()).predict(at=AT, **{name: share})  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="C02"):
         models["regression"].evaluate(task_of("regression"), **{name: share})  # type: ignore[arg-type]

@@ -14,6 +14,7 @@ import yaml
 
 from quartet.database import FACTS, Database, ForeignKey, TableSchema, TimeColumn, late_columns, schema_yaml
 from quartet.database.schema import Schema
+from quartet.errors import QuartetError
 from quartet.tasks import Task, read_query
 from tests.tasks.orders import CLEAN, PLANTED, RNG, dates, orders, returns
 from tests.tasks.small import DAY
@@ -106,6 +107,12 @@ def test_a_query_hides_dates_that_are_proven_to_be_later() -> None:
     kept = database.query(retires, keep_columns=[["players", "last"]])
     assert kept.spec.remove_columns == ()
     assert ("D03", "players.last") in found(kept.check())
+    for table, column, told in (
+        ("players", "lost", 'no column "lost".*did you mean "last"'),
+        ("game", "on", "game"),
+    ):
+        with pytest.raises(QuartetError, match=told):
+            database.query(retires, keep_columns=[[table, column]])
     both = database.query(retires, remove_columns=[["players", "born"]])
     assert both.spec.remove_columns == (("players", "born"), ("players", "last"))
 

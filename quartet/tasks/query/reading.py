@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from quartet.causal import visible
 from quartet.database import Database, Table, late_columns
-from quartet.errors import QueryError, TaskError
+from quartet.errors import QueryError, TaskError, did_you_mean
 from quartet.tasks.labels import known_column, link_of, rows_of_keys
 from quartet.tasks.query.grammar import parse
 from quartet.tasks.query.naming import LONGEST_NAME, slug, window_length
@@ -90,6 +90,10 @@ def read_query(text: str, database: Database, given: Mapping[str, Any] | None = 
         words = {_SOURCE.get(word, word): value for word, value in words.items()}
         given = {_SOURCE.get(word, word): value for word, value in given.items()}
     kept = column_pairs(given.pop("keep_columns", None) or (), "the query", "keep_columns")
+    for table, name in kept:
+        if name not in (known := database[table].data.column_names):
+            what = f'keep_columns: table "{table}" has no column "{name}"{did_you_mean(name, known)}'
+            raise TaskError("L01", what, "correct the name")
     spec = spec_from_dict(
         words | {k: v for k, v in given.items() if v is not None and k != "query"}, "the query"
     )
@@ -244,7 +248,7 @@ def _autocomplete(
 
 
 def _label(target: Condition, kind: Kind, writer: SqlWriter, term: Terms) -> str:
-    if isinstance(target, Aggregation) and kind != "truth":
+    if isinstance(target, Aggregation) and (kind != "truth" or target.function == "LIST_DISTINCT"):
         return term(target)
     return f"CAST({writer.condition(target, term)} AS BIGINT)"
 

@@ -51,6 +51,7 @@ OF = "VIA orders.customer"
         (f"MIN(orders.amount {OF}, 0, 5) > 5.5 OR COUNT(orders.* {OF}, 0, 5) > 0", 10, {"C1": 1, "C2": 1}),
         (f"COUNT(items.* {OF}, 0, 30)", 0, {"C1": 5}),
         (f"COUNT(items.* {OF} WHERE products.price > 10, 0, 30)", 0, {"C1": 2}),
+        (f"LIST_DISTINCT(orders.is_gift {OF}, 0, 2, weeks) CLASSIFY", 10, {"C1": [True], "C2": [False]}),
     ],
 )  # fmt: skip
 def test_labels(target: str, day: float, expected: dict[str, Any]) -> None:

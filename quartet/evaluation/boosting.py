@@ -100,10 +100,12 @@ def grow_labels(
     codes: Sequence[int],
     rounds: int = MOST_TREES,
     must_stop: Callable[[], bool] = lambda: False,
+    starts: tuple[Any, Any] = (None, None),
 ) -> LabelBooster:
     """Returns trees for (S, labels) targets of 0 and 1; each label ends with its own best round on the rows that stop.
 
-    All end when no label has become better for a while.
+    All end when no label has become better for a while. `starts` are (S, labels) logits at which the trees of either
+    rows begin; else they begin with the rate of each label.
     """
     import lightgbm  # which takes a second
 
@@ -111,15 +113,18 @@ def grow_labels(
     target = train[1].astype(np.float64)
     rate = (target.sum(0) + 0.5) / (len(target) + 1)
     base, num_labels = np.log(rate / (1 - rate)), target.shape[1]
+    if starts[0] is not None:
+        base = np.zeros(num_labels)
+    first, first_stop = (0.0 if start is None else start for start in starts)
     losses: list[NDArray[np.float64]] = []
 
     def gradient(raw: NDArray[np.float64], data: Any) -> tuple[Any, Any]:  # noqa: ARG001 (as LightGBM calls it)
-        chance = 1 / (1 + np.exp(-(raw.reshape(target.shape, order="F") + base)))
+        chance = 1 / (1 + np.exp(-(raw.reshape(target.shape, order="F") + base + first)))
         return chance - target, np.maximum(chance * (1 - chance), 1e-12)
 
     def loss(raw: NDArray[np.float64], data: Any) -> tuple[str, float, bool]:  # noqa: ARG001
         assert stop is not None
-        logit = raw.reshape(stop[1].shape, order="F") + base
+        logit = raw.reshape(stop[1].shape, order="F") + base + first_stop
         losses.append((np.logaddexp(0, logit) - stop[1] * logit).mean(0))
         return "loss", float(losses[-1].mean()), False
 

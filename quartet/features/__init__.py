@@ -6,6 +6,8 @@ from quartet.features.columns import NumberColumn
 from quartet.features.counts import SeedColumns
 from quartet.features.describe import describe
 from quartet.features.kinds import ColumnKind, inspected_kinds
+from quartet.features.lists import NUM_LISTS, list_column
+from quartet.features.paths import LAST
 from quartet.features.statistics import FeatureStatistics
 from quartet.features.summed import CODE
 from quartet.features.table import FeatureTable
@@ -17,7 +19,9 @@ __all__ = [
     "CALENDAR",
     "CODE",
     "FIRST_CODE",
+    "LAST",
     "MEAN_PAST_LABEL",
+    "NUM_LISTS",
     "YES_NO",
     "Bags",
     "ColumnKind",
@@ -36,6 +40,7 @@ __all__ = [
     "inspected_kinds",
     "is_about_others",
     "link_words",
+    "list_column",
     "plain_table",
     "rows_of",
 ]

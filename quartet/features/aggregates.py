@@ -11,6 +11,7 @@ They look up to two links far, and from a parent two links down. Windows are cou
     teamId -> teams, results by teamId -> points: mean         what a parent's children hold, by then
     known_labels by entity -> label: 2 before the latest       earlier labels, one by one, and how old they are
     customer -> customers, orders by customer, known_labels by entity -> label: the latest (code)    of many classes
+    known_labels by entity -> label has DAP: share of the last 12    of lists of classes, each class
     flights of the same number -> distance: mean               what earlier rows of the entity's own table held
     results by driverId -> points: mean of the last 12, place among drivers    who has less, and how far off the most is
     world: results -> points: mean of 30 days                  what all rows of a table held lately
@@ -49,6 +50,7 @@ from quartet.features.blocks import (
     Way,
     WorldBlock,
 )
+from quartet.features.lists import ListBlock
 from quartet.features.paths import LAST, Events, Path, events_below
 from quartet.features.summed import MOST_VALUES, Summed, TableCells, table_cells
 from quartet.features.table import FeatureTable
@@ -100,7 +102,7 @@ class RelationalColumns:
         near = [
             block
             for block in self.blocks
-            if isinstance(block, (Calendar, LagBlock))
+            if isinstance(block, (Calendar, LagBlock, ListBlock))
             or (isinstance(block, OwnBlock) and not block.way.links)
             or (isinstance(block, PathBlock) and not block.way.links and block.path.is_near)
         ]
@@ -169,6 +171,8 @@ def _around(
             yield PlaceBlock(path, cells[events.table], database[table].known_at, table)
             if events.table == KNOWN_LABELS:
                 yield LagBlock(path, cells[events.table])
+                if LABEL in cells[events.table].features.statistics.tables[KNOWN_LABELS].of("multicategory"):
+                    yield ListBlock(path, cells[events.table], LABEL)
     if not ups and database[table].is_timed:
         yield from _alike(database, cells, table, unit)
     for relation in (relation for relation in database.relations if relation.table == table):

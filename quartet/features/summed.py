@@ -73,7 +73,7 @@ class TableCells:
                 )
         for place, (name, column) in enumerate(statistics.of("multicategory").items()):
             for number, value in enumerate(column.vocabulary[:MOST_VALUES]):
-                flags[f"{name} has {value}"] = _holds(cells.multicategories[place], FIRST_CODE + number)
+                flags[f"{name} has {value}"] = holds(cells.multicategories[place], FIRST_CODE + number)
         return flags
 
     @cached_property
@@ -138,7 +138,7 @@ def _num_flags(column: Any) -> int:
     return min(MOST_VALUES, max(1, len(column.vocabulary) - 1))
 
 
-def _holds(bags: Bags, code: int) -> Cells:
+def holds(bags: Bags, code: int) -> Cells:
     """Returns 1 for each row whose bag holds the code."""
     row = np.repeat(np.arange(len(bags.start) - 1), np.diff(bags.start))
     held = np.zeros(len(bags.start) - 1, np.float32)

@@ -18,6 +18,7 @@ from quartet.causal import TimeRule
 from quartet.database import Database
 from quartet.features.aggregates import RelationalColumns
 from quartet.features.blocks import ClassBlock, LagBlock, Matrix, OwnBlock, PathBlock, Way, commonest
+from quartet.features.lists import LIST_WAYS, ListBlock
 from quartet.features.paths import FEW, LAST, MANY, WINDOWS, Path
 from quartet.features.summed import ONE, SUM, TREND, Summed
 from quartet.features.timeline import Ints, days_since
@@ -77,6 +78,8 @@ def columns_without(
             target[is_cut] = np.nan
         elif isinstance(block, LagBlock):
             _lags_without(block, int(row[0]), time, columns.rule, lost, target)
+        elif isinstance(block, ListBlock):
+            _lists_without(block, int(row[0]), time, columns.rule, lost, target)
     return out
 
 
@@ -216,3 +219,18 @@ def _classes_without(
             own = kept[times >= first]
             codes = block.codes[block.path.shown[own]]
             out[variant, place] = commonest(np.zeros(len(own), np.int64), codes, 1)[0]
+
+
+def _lists_without(block: ListBlock, about: int, time: int, rule: TimeRule, lost: _Gone, out: Matrix) -> None:
+    cuts, removed = _removed(block.path, about, time, rule, lost)
+    begin, num, times = int(cuts[0]), int(cuts[-1] - cuts[0]), block.path.timeline.time
+    for variant, gone in removed:
+        kept = begin + _kept_tail(num, gone, num)
+        lines = np.full((len(block.classes), len(LIST_WAYS)), np.nan)
+        for number in range(len(block.classes) if len(kept) else 0):
+            held = block.held(number)[kept]
+            recent = times[kept] >= times[kept[-min(LAST, len(kept))]]  # those of one time count together
+            lines[number, :2] = held.mean(), held[recent].mean()
+            if held.any():
+                lines[number, 2] = (time - times[kept[held]][-1]) / block.path.unit
+        out[variant] = lines.ravel()

@@ -21,9 +21,11 @@ from quartet.features.blocks import (
     Way,
     WorldBlock,
 )
+from quartet.features.lists import ListBlock
 from quartet.features.paths import LAST, WINDOWS, Path
 from quartet.features.summed import SUM, TREND, Summed, TableCells
-from quartet.tasks import KNOWN_LABELS
+from quartet.tasks import KNOWN_LABELS, LABEL
+from quartet.times import DAY
 
 _MONTHS = (
     "January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
@@ -119,6 +121,8 @@ def column_words(columns: RelationalColumns) -> dict[str, ColumnWords]:
             words = list(_own(block, noun))
         elif isinstance(block, LagBlock):
             words = list(_lags(block))
+        elif isinstance(block, ListBlock):
+            words = list(_list_words(block))
         elif isinstance(block, ClassBlock):
             words = list(_class_words(block, _subject(block.path, block.way, noun)))
         elif isinstance(block, PathBlock):
@@ -241,20 +245,21 @@ def _path(path: Path, summed: Summed, subject: str) -> Iterator[ColumnWords]:
                         kind, "" if what == "latest" else "mean "
                     )
                     text = f"{how}{name} {of}"
-                    if path.table == KNOWN_LABELS and how:  # their one cell is the label
+                    is_label = path.table == KNOWN_LABELS and name == LABEL
+                    if is_label and how:  # their one cell is the label
                         text = f"{how.removesuffix('of ')}{of}"
-                    elif subject == PAST_LABELS:
+                    elif is_label and subject == PAST_LABELS:
                         text = _LATEST_LABEL
                     yield _in_units(replace(about, words=text), summed.table, name, kind)
                 else:
-                    is_label, value = path.table == KNOWN_LABELS, name.partition(" = ")[2]
+                    is_label = path.table == KNOWN_LABELS
                     if what == "latest":
                         text = f"the latest of {them} has {name}"
-                        text = f"{_LATEST_LABEL} is {value}" if subject == PAST_LABELS else text
+                        text = f"{_LATEST_LABEL} {_told(name)}" if subject == PAST_LABELS else text
                         yield replace(about, words=text, names=YES_NO)
                         continue
                     how = "number" if kind == SUM else "share"
-                    text = f"{how} {of} {f'that were {value}' if is_label else f'with {name}'}"
+                    text = f"{how} {of} {f'that {_told(name, True)}' if is_label else f'with {name}'}"
                     yield replace(about, words=text, is_share=kind != SUM)
     assert len(path.windows) == len(WINDOWS)
 
@@ -267,10 +272,29 @@ def _lags(block: LagBlock) -> Iterator[ColumnWords]:
         if what == "days since":
             yield replace(facts, words=f"days since {which} became known")
         elif what in block.cells.numbers:
-            yield _in_units(replace(facts, words=which, cell=what), block.cells, what)
+            words = which if what == LABEL else f"{what} of {which}"
+            yield _in_units(replace(facts, words=words, cell=what), block.cells, what)
         else:
-            value = what.partition(" = ")[2]
-            yield replace(facts, words=f"{which} is {value}", cell=what, names=YES_NO)
+            yield replace(facts, words=f"{which} {_told(what)}", cell=what, names=YES_NO)
+
+
+def _told(flag: str, were: bool = False) -> str:
+    """Returns what a flag of a label says of it, after the label: "is DAP", of a list "has DAP"."""
+    value, is_list = flag.removeprefix(f"{LABEL} = "), flag.startswith(f"{LABEL} has ")
+    if is_list:
+        return f"{'had' if were else 'has'} {flag.removeprefix(f'{LABEL} has ')}"
+    return f"{'were' if were else 'is'} {value}"
+
+
+def _list_words(block: ListBlock) -> Iterator[ColumnWords]:
+    facts = ColumnWords("", block.path.table, block.path.label, _EVER)
+    for name in block.classes:
+        about = replace(facts, cell=f"{block.label} has {name}")
+        yield replace(about, words=f"share of {PAST_LABELS} that had {name}", is_share=True)
+        text = f"share of the last {LAST} {PAST_LABELS} that had {name}"
+        yield replace(about, words=text, span=f"last {LAST}", is_share=True)
+        text = f"days since a past label that had {name} became known"
+        yield replace(about, words=text, span="latest", scale=block.path.unit / DAY)
 
 
 def _class_words(block: ClassBlock, subject: str) -> Iterator[ColumnWords]:

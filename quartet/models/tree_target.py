@@ -1,4 +1,5 @@
-"""What trees are fitted to, and where they begin: `TreeTarget` of a regression, `ClassStart` of classes.
+"""What trees are fitted to, and where they begin: `TreeTarget` of a regression, `ClassStart` of classes, `ListStart`
+of lists of them.
 
 A median stays a median under any rising scale, so trees that are fitted to logarithms answer the same question, and
 a few very large labels do not decide their splits. Trees that begin with the mean of an entity's past labels learn only
@@ -14,12 +15,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from quartet.features import CODE, FIRST_CODE, MEAN_PAST_LABEL, NumberColumn
+from quartet.features import CODE, FIRST_CODE, LAST, MEAN_PAST_LABEL, NUM_LISTS, NumberColumn, list_column
 from quartet.tasks import KNOWN_LABELS, LABEL, class_codes
 from quartet.training import RegressionOutput, TrainingData
 
 Floats = NDArray[np.float64]
 _CLASS_PATHS, _IN_PATH = f"{KNOWN_LABELS} ", f", {KNOWN_LABELS} "  # how names of columns of past labels go on
+_WEIGHTS = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)  # of a class's rate, in lists
 _MOSTLY = 0.5  # of training rows have the class of past labels, for trees to begin with it
 
 
@@ -150,6 +152,65 @@ class ClassStart:
     ) -> Floats:
         """Returns what columns add to each logit; where trees begin counts as added by the column of past labels."""
         added[:, :, names.index(self.column)] += self.start(matrix, names) - np.log(self.rates)
+        return added
+
+
+@dataclass(frozen=True)
+class ListStart:
+    """Trees of lists that begin with how many of an entity's last lists had each class.
+
+    They begin with `p = (n share + weight rate) / (n + weight)`, n being how many of the last twelve lists are known.
+    """
+
+    columns: tuple[str, ...]  # of each class, its share; empty where no column tells it
+    weight: float  # of the rate, by the loss of training labels
+    rates: tuple[float, ...]  # of all classes in training
+
+    @staticmethod
+    def of(data: TrainingData) -> ListStart | None:
+        """Returns where trees begin; None without past lists, or where these tell less than the rates do."""
+        labels, classes, names = data.labels("train"), data.task.classes, data.column_names
+        columns = tuple(list_column(str(name)) for name in classes or ())
+        columns = tuple(name if name in names else "" for name in columns)
+        if data.task.spec.type != "multilabel_classification" or NUM_LISTS not in names or not any(columns):
+            return None
+        labels = labels[:, : len(columns)]
+        rates = (labels.sum(0) + 0.5) / (len(labels) + 1)
+        base, matrix = np.log(rates / (1 - rates)), data.columns("train")
+        starts = [ListStart(columns, weight, tuple(rates.tolist())) for weight in _WEIGHTS]
+        logits = [base[None], *(start.start(matrix, names) for start in starts)]
+        losses = [float((np.logaddexp(0, logit) - labels * logit).mean()) for logit in logits]
+        return [None, *starts][int(np.argmin(losses))]
+
+    def learned(self, labels: NDArray[Any]) -> NDArray[Any]:
+        return labels[:, : len(self.rates)]
+
+    def start(self, matrix: NDArray[np.float32], names: tuple[str, ...]) -> Floats:
+        """Returns the (S, classes) logits at which trees begin."""
+        num = np.nan_to_num(matrix[:, names.index(NUM_LISTS)].astype(np.float64)).clip(0, LAST)
+        chance = np.tile(self.rates, (len(matrix), 1))
+        for place, column in enumerate(self.columns):
+            if column:
+                share = np.nan_to_num(matrix[:, names.index(column)].astype(np.float64))
+                chance[:, place] = (num * share + self.weight * chance[:, place]) / (num + self.weight)
+        return np.asarray(np.log(chance / (1 - chance)))
+
+    def standardised(self, raw: Floats) -> Floats:
+        return raw
+
+    def shares(
+        self,
+        added: Floats,
+        base: Floats,  # noqa: ARG002 (a logit is the sum of its shares)
+        matrix: NDArray[np.float32],
+        names: tuple[str, ...],
+    ) -> Floats:
+        """Returns what columns add to each logit; where trees begin counts as added by the class's own share."""
+        rates = np.array(self.rates)
+        moved = self.start(matrix, names) - np.log(rates / (1 - rates))
+        for place, column in enumerate(self.columns):
+            if column:
+                added[:, place, names.index(column)] += moved[:, place]
         return added
 
 

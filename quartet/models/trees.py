@@ -28,10 +28,10 @@ from quartet.evaluation import (
     selection_value,
     task_settings,
 )
-from quartet.features import CODE
+from quartet.features import CODE, NUM_LISTS
 from quartet.listener import SILENT, Listener
 from quartet.machine import ALONE, Processes
-from quartet.models.tree_target import ClassStart, TreeTarget
+from quartet.models.tree_target import ClassStart, ListStart, TreeTarget
 from quartet.models.tree_text import checked_text, joined_labels, leading_columns
 from quartet.tasks import KNOWN_LABELS, SPLITS, Seeds, Split
 from quartet.training import Epoch, Fitted, Member, Output, RegressionOutput, TrainingData, View, duration
@@ -55,7 +55,7 @@ class Trees:
     num_outputs: int
     text: str  # as `checked_text` writes them
     is_refit: bool = False  # whether they have seen the labels of validation
-    target: TreeTarget | ClassStart | None = (
+    target: TreeTarget | ClassStart | ListStart | None = (
         None  # what they were fitted to, or began with; None: values as they are
     )
     before: str = ""  # as validation has chosen them, where they are fitted again; not kept
@@ -151,7 +151,7 @@ class Trees:
         facts = json.loads((folder / _FACTS).read_text(encoding="utf-8"))
         names, text = tuple(facts["columns"]), (folder / _TREES).read_text(encoding="utf-8")
         checked = checked_text(text, len(names), output.num_outputs)
-        target = _target_from(facts["target"], output.num_outputs) if "target" in facts else None
+        target = _target_from(facts["target"], output.num_outputs, names) if "target" in facts else None
         return cls(names, output.num_outputs, checked, bool(facts["is_refit"]), target)
 
     @property
@@ -212,10 +212,19 @@ class Trees:
         return lightgbm.Booster(model_str=self.text)
 
 
-def _target_from(facts: dict[str, Any], num_outputs: int) -> TreeTarget | ClassStart:
+def _target_from(
+    facts: dict[str, Any], num_outputs: int, names: tuple[str, ...]
+) -> TreeTarget | ClassStart | ListStart:
     """Returns what was kept of a target; a ValueError where it could lead astray."""
     if "rates" not in facts:
         return TreeTarget(**facts)
+    if "weight" in facts:
+        lists = ListStart(tuple(facts["columns"]), float(facts["weight"]), tuple(facts["rates"]))
+        is_right = len(lists.rates) == len(lists.columns) == num_outputs and lists.weight > 0
+        is_right &= {NUM_LISTS, *filter(None, lists.columns)} <= set(names)
+        if not is_right or not all(0 < rate < 1 for rate in lists.rates):
+            raise ValueError("trees begin with lists that there are not")
+        return lists
     kept = ClassStart(facts["column"], tuple(facts["classes"]), float(facts["share"]), tuple(facts["rates"]))
     is_right = len(kept.rates) == num_outputs and all(rate > 0 for rate in kept.rates)
     if not is_right or not 0 < kept.share < 1 or not all(-1 <= c < num_outputs for c in kept.classes):
@@ -256,7 +265,7 @@ class _Boosting:
     def __post_init__(self) -> None:
         self.begin, self.target = (
             time.perf_counter(),
-            TreeTarget.of(self.data) or ClassStart.of(self.data),
+            TreeTarget.of(self.data) or ClassStart.of(self.data) or ListStart.of(self.data),
         )
         self.haste, self.prepared = (
             1.0,
@@ -330,7 +339,8 @@ class _Boosting:
         most = int(np.max(rounds))
         if train.labels.ndim > 1:
             stops = None if stop is None else (stop.matrix, stop.labels)
-            grown = grow_labels(settings, (train.matrix, train.labels), stops, codes, most, must_stop)
+            starts = train.start, None if stop is None else stop.start
+            grown = grow_labels(settings, (train.matrix, train.labels), stops, codes, most, must_stop, starts)
             own = rounds if isinstance(rounds, np.ndarray) else grown.rounds
             return joined_labels(grown.booster.model_to_string(), grown.base, own, len(names))
         if data.task.spec.facts.has_classes:

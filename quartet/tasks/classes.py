@@ -77,7 +77,7 @@ def class_target(
     codes = class_codes(label_values(labels, spec, where), classes, spec, where)
     if not spec.facts.holds_lists:
         return codes
-    lengths = pc.list_value_length(_lists(labels, where)).to_numpy()
+    lengths = pc.list_value_length(label_lists(labels, where)).to_numpy()
     target = np.zeros((len(labels), max(len(classes), int(codes.max(initial=-1)) + 1)), np.int8)
     target[np.repeat(np.arange(len(labels)), lengths), codes] = 1
     return target
@@ -109,14 +109,14 @@ def label_values(labels: pa.ChunkedArray, spec: TaskSpec, where: str) -> pa.Chun
     """Returns all values of a label column: its cells, or those of its lists, one after the other."""
     if not spec.facts.holds_lists:
         return labels
-    values = _lists(labels, where).flatten()
+    values = label_lists(labels, where).flatten()
     if values.null_count:
         text = f"{where}: {values.null_count:,} values in label lists are empty"
         raise TaskError("L07", text, "leave them out of the lists: LIST(x) FILTER (WHERE x IS NOT NULL)")
     return pa.chunked_array([values])
 
 
-def _lists(labels: pa.ChunkedArray, where: str) -> pa.ListArray:
+def label_lists(labels: pa.ChunkedArray, where: str) -> pa.ListArray:
     """Returns label cells as lists; text cells must hold JSON lists, as a CSV file has them."""
     array = labels.combine_chunks()
     if pa.types.is_list(array.type) or pa.types.is_large_list(array.type):

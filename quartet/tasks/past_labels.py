@@ -1,8 +1,8 @@
 """Past labels: the labels of a task that are already known, as one more table `known_labels` of its database.
 
-Each row links to its `entity` and is known from `known_at` on, when the window of the `label` has closed. It is like
-any other row: samplers find it, features are fitted to it, and the causal predicate decides who sees it. No seed sees
-its own label, nor one whose window is still open (docs/past-labels.md).
+Each row links to its `entity` and is known from `known_at` on, when the window of the `label` has closed; a list of
+classes is one cell. It is like any other row: samplers find it, features are fitted to it, and the causal predicate
+decides who sees it. No seed sees its own label, nor one whose window is still open (docs/past-labels.md).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from quartet.database import FACTS, Database, ForeignKey, TableSchema, TimeColum
 from quartet.errors import SchemaError, TaskError
 from quartet.findings import Finding, note
 from quartet.tasks.binding import repeated_labels
-from quartet.tasks.classes import class_codes
+from quartet.tasks.classes import class_target, label_lists, label_values
 from quartet.tasks.labels import LabelColumns, closed_labels, column_labels, has_label, label_times
 from quartet.tasks.seeds import Seeds
 from quartet.tasks.spec import TaskSpec
@@ -110,8 +110,11 @@ def past_label_seeds(database: Database, spec: TaskSpec, classes: Sequence[Any] 
     target, has_target = table.data[LABEL], rows >= 0
     if not spec.facts.is_number:
         known = [0, 1] if classes is None else classes
-        target = class_codes(target, known, spec, f'the past labels of task "{spec.name}"')
-        has_target &= target < len(known)  # training may not have had a class that came up since
+        target = class_target(target, known, spec, f'the past labels of task "{spec.name}"')
+        if target.ndim > 1:
+            target = target[:, : len(known)]
+        else:
+            has_target &= target < len(known)  # training may not have had a class that came up since
     node, time = rows + database.offsets[spec.entity_table], table.known_at - spec.known_at(0)
     return Seeds(node, time, np.asarray(target)).select(has_target)
 
@@ -126,6 +129,10 @@ def _label_table(database: Database, spec: TaskSpec, labels: pa.Table, upto: int
     label = labels[columns.target]
     if spec.facts.is_number:  # the last bits of a sum depend on the order of its rows
         label = label.cast(pa.float32(), safe=False)
+    distinct = None
+    if spec.facts.holds_lists:  # Arrow groups no lists, but their numbers
+        label_values(label, spec, where)
+        label, distinct = _numbered(label_lists(label, where))
     table = pa.table([labels[columns.entity], to_arrow(known_at), label], names=[_ENTITY, _KNOWN_AT, LABEL])
     rows = table.filter(pa.array(visible(known_at, upto))).group_by([_ENTITY, _KNOWN_AT], use_threads=False)
     once = rows.aggregate([(LABEL, "first"), (LABEL, "count_distinct")])
@@ -136,14 +143,31 @@ def _label_table(database: Database, spec: TaskSpec, labels: pa.Table, upto: int
         shown = [f"{entity} at {show_instant(int(time))}" for entity, time in pairs]
         raise repeated_labels(where, clash.num_rows, shown)
     once = once.select([_ENTITY, _KNOWN_AT, f"{LABEL}_first"]).rename_columns([_ENTITY, _KNOWN_AT, LABEL])
+    if distinct is not None:
+        once = once.set_column(2, LABEL, distinct.take(once[LABEL]))
     return once.sort_by([(_KNOWN_AT, "ascending"), (_ENTITY, "ascending")])
+
+
+def _numbered(lists: pa.ListArray) -> tuple[pa.Array, pa.Array]:
+    """Returns the number of each list among the distinct ones, and these: each class once, in order.
+
+    Classes that are neither text nor whole numbers nor truth values are told as text.
+    """
+    numbers: dict[tuple[Any, ...], int] = {}
+    number = [numbers.setdefault(tuple(sorted(set(cell))), len(numbers)) for cell in lists.to_pylist()]
+    kind, types = lists.type.value_type, pa.types
+    distinct = pa.array([list(cell) for cell in numbers], pa.list_(kind))
+    tests = (types.is_string, types.is_large_string, types.is_integer, types.is_boolean)
+    if not any(test(kind) for test in tests):
+        distinct = pa.array(distinct.to_pylist()).cast(pa.list_(pa.string()))
+    return pa.array(number, pa.int64()), distinct
 
 
 def _schema(database: Database, spec: TaskSpec) -> TableSchema:
     entity = database[spec.entity_table]
-    if spec.facts.holds_lists:
-        what = "lists of classes" if spec.facts.has_classes else "sets of rows"
-        raise TaskError("L07", f'labels of task "{spec.name}" are {what}, which no cell can hold')
+    if spec.facts.holds_lists and not spec.facts.has_classes:
+        raise TaskError("L07", f'labels of task "{spec.name}" are sets of rows, which no cell can hold')
+    kind = "number" if spec.facts.is_number else "multicategory" if spec.facts.holds_lists else "category"
     if len(entity.primary_key) != 1:
         raise TaskError(
             "L11", f'table "{entity.name}" has no single primary key, so past labels cannot link to its rows'
@@ -153,5 +177,5 @@ def _schema(database: Database, spec: TaskSpec) -> TableSchema:
         foreign_keys=(ForeignKey((_ENTITY,), entity.name),),
         time=TimeColumn(_KNOWN_AT),
         settled=FACTS,
-        kinds={LABEL: "number" if spec.facts.is_number else "category"},
+        kinds={LABEL: kind},
     )

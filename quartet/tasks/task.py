@@ -316,7 +316,7 @@ class Task:
         A column that is filled in at an unknown time does not tell when (`known_after` does).
         """
         spec, database = self.spec, self.full_database
-        is_told = spec.kind in ("autocomplete", "forecast") and not spec.facts.holds_lists
+        is_told = spec.kind in ("autocomplete", "forecast") and spec.type != "recommendation"
         if not is_told or not spec.lag or KNOWN_LABELS in database.tables:
             return False
         return len(database[spec.entity_table].primary_key) == 1 and self._num_past_windows <= _MOST_WINDOWS

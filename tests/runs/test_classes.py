@@ -20,9 +20,9 @@ from quartet.config import Recipe
 from quartet.database import Database
 from quartet.evaluation import best_thresholds
 from quartet.evaluation.boosting import SETTINGS, grow_labels
-from quartet.models.tree_target import ClassStart
+from quartet.models.tree_target import ClassStart, ListStart
 from quartet.models.tree_text import joined_labels
-from quartet.models.trees import Trees
+from quartet.models.trees import Trees, _target_from
 from quartet.runs import fit
 from quartet.tasks import Task
 from quartet.training import TrainingData
@@ -148,9 +148,9 @@ def test_other_futures_change_no_answer(orders: Path, tmp_path: Path) -> None:
     """Later rows, labels and classes are taken away, or replaced: what is asked before them has the same bits."""
     database = Database.load(str(orders))
     moment = "2023-09-01"
-    for name in ("kind", "kinds"):
+    for name, has_past in (("kind", False), ("kinds", False), ("kinds", True)):
         task = Task.load(database, str(orders / f"{name}.yaml"))
-        model = fit(task, "lightgbm", runs=tmp_path, cache=tmp_path, listener=Heard())
+        model = fit(task, "lightgbm", runs=tmp_path, cache=tmp_path, listener=Heard(), past_labels=has_past)
         whole = database["orders"]
         is_before = whole.data["at"].to_numpy() <= np.datetime64(moment)
         rest = whole.data.filter(pa.array(is_before))
@@ -159,7 +159,7 @@ def test_other_futures_change_no_answer(orders: Path, tmp_path: Path) -> None:
         asked = [5] if name == "kinds" else [int(rest["order"][-1].as_py())]
         told = []
         for data in (whole.data, rest, pa.concat_tables([rest, later])):
-            folder = tmp_path / f"{name}-{len(told)}"
+            folder = tmp_path / f"{name}-{has_past}-{len(told)}"
             write_orders(folder)
             pq.write_table(data, folder / "orders.parquet")
             told.append(
@@ -240,9 +240,86 @@ def test_quick_settings_train_lists(orders: Path, tmp_path: Path) -> None:
     task = Task.load(Database.load(str(orders)), str(orders / "kinds.yaml"))
     short = {k: v for k, v in QUICK.items() if k != "epochs"}
     model = fit(task, "auto", runs=tmp_path, cache=tmp_path, listener=Heard(), time_limit=4, **short)
+    assert model.recipe.past_labels
     evaluation = model.evaluate(task, listener=Heard())
     assert evaluation.rows[0].name == "auto"
     assert replace(evaluation, rows=()).labels
+
+
+def write_favourites(folder: Path) -> Path:
+    """Orders of 120 customers, each of two kinds of six by lot, which nothing but its own past tells."""
+    rng = np.random.default_rng(0)
+    num, day = 3600, np.sort(rng.integers(0, 400, 3600))
+    who, favourites = rng.integers(0, 120, num), rng.integers(0, 6, (120, 2))
+    kind = np.where(rng.random(num) < 0.9, favourites[who, rng.integers(0, 2, num)], rng.integers(0, 6, num))
+    folder.mkdir(parents=True)
+    times = pa.array(START + day * DAY).cast(pa.timestamp("ns"))
+    pq.write_table(pa.table({"customer": np.arange(120)}), folder / "customers.parquet")
+    columns = {"order": np.arange(num), "customer": who, "at": times, "kind": [f"k{k}" for k in kind]}
+    pq.write_table(pa.table(columns), folder / "orders.parquet")
+    words = {
+        "customers": {"pkey": "customer", "time_col": None, "fkeys": {}},
+        "orders": {"pkey": "order", "time_col": "at", "fkeys": {"customer": "customers"}},
+    }
+    (folder / "quartet.yaml").write_text(yaml.safe_dump({"name": "favourites", "tables": words}))
+    query = "PREDICT LIST_DISTINCT(orders.kind, 0, 20, days) CLASSIFY FOR EACH customers.customer"
+    cuts = {"val_timestamp": "2023-10-20", "test_timestamp": "2023-12-10"}
+    (folder / "kinds.yaml").write_text(yaml.safe_dump({"name": "kinds", "query": query} | cuts))
+    return folder
+
+
+def test_past_lists_from_the_command_line(tmp_path: Path) -> None:
+    """A planted signal that past lists tell: far above the constant, and as good as the mean of past lists."""
+    source = write_favourites(tmp_path / "db")
+    words = ("--model", "lightgbm", "--runs", tmp_path, "--past-labels", "--time-limit", "20s")
+    assert "past labels" in invoke("train", source, source / "kinds.yaml", *words)
+    told = json.loads(invoke("evaluate", tmp_path / "latest", "--json"))
+    found = {row["name"]: row["measures"]["macro_ap"]["value"] for row in told["rows"]}
+    assert found["lightgbm"] > found["constant"] + 0.3
+    assert found["lightgbm"] > found["entity mean"] - 0.02
+    asked = ("predict", tmp_path / "latest", source, "--entities", "5,17", "--top", "2", "--json")
+    assert len(json.loads(invoke(*asked))["predictions"]) == 4
+    shown = invoke("explain", tmp_path / "latest", source, "--entity", "5")
+    assert "past label" in shown
+
+
+def test_trees_begin_with_what_the_last_lists_had(tmp_path: Path) -> None:
+    """By the plain formula; kept and asked again they give the same bits; parts add up; damage is refused."""
+    source = write_favourites(tmp_path / "db")
+    database = Database.load(str(source))
+    task = Task.load(database, str(source / "kinds.yaml"))
+    recipe = Recipe.load("small", model="lightgbm", past_labels=True, protocol="rolling")
+    data = TrainingData.prepare(task, recipe)
+    start = ListStart.of(data)
+    assert start is not None
+    matrix, names = data.columns("train"), data.column_names
+    logits = start.start(matrix, names)
+    rates = (data.labels("train").sum(0) + 0.5) / (len(matrix) + 1)
+    for row in (0, 500, len(matrix) - 1):
+        num = min(12.0, float(matrix[row, names.index("known_labels by entity: all")]))
+        for place, name in enumerate(task.classes or ()):
+            column = f"known_labels by entity -> label has {name}: share of the last 12"
+            share = float(matrix[row, names.index(column)]) if num else 0.0
+            chance = (num * share + start.weight * rates[place]) / (num + start.weight)
+            assert logits[row, place] == pytest.approx(np.log(chance / (1 - chance)))
+    assert ListStart.of(replace(data, chosen_columns=names[:5])) is None  # which tell of no list
+    model = fit(task, runs=tmp_path, cache=tmp_path, listener=Heard(), recipe=recipe)
+    trees = network_of(model)
+    assert trees.target == start
+    kept = model.run.predictions("test")
+    assert asked_again(load(model.folder), database, kept).to_pydict() == kept.to_pydict()
+    raw, parts = trees.raw(matrix), trees.contributions(matrix).sum(2)
+    rest = raw - parts  # the same for all rows: what is left is the base
+    assert rest == pytest.approx(np.tile(rest[0], (len(rest), 1)), abs=1e-9)
+    facts = json.loads((model.folder / "model" / "trees.json").read_text())
+    for wrong in (
+        {"weight": -1.0},
+        {"rates": [0.5]},
+        {"columns": ["none of these"] * 6},
+        {"rates": [1.0] * 6},
+    ):
+        with pytest.raises(ValueError, match="lists that there are not"):
+            _target_from(facts["target"] | wrong, 6, tuple(facts["columns"]))
 
 
 def test_trees_begin_with_the_class_of_past_labels(tmp_path: Path) -> None:

@@ -104,7 +104,15 @@ class Table:
 
     def name_column_at(self, time: int) -> str | None:
         """Returns the column by which people knew the rows at a time, from all rows that were visible then."""
-        return self._name_column(self.data.filter(pa.array(visible(self.known_at, time))))
+        known: dict[int, str | None] = self.__dict__.setdefault("_names_at", {})
+        if time not in known:
+            known[time] = self._name_column(self.data.filter(pa.array(visible(self.known_at, time))))
+        return known[time]
+
+    def names_of(self, rows: NDArray[np.int64], times: NDArray[np.int64]) -> pa.ChunkedArray | None:
+        """Returns the names of rows beside their keys, as those known at the first of some times tell; None without."""
+        column = self.name_column_at(int(times.min())) if len(times) else None
+        return None if column in (None, *self.primary_key[:1]) else self.data[column].take(pa.array(rows))
 
     def _name_column(self, *samples: pa.Table) -> str | None:
         """Returns the first column that tells the rows apart in each of some samples of the table."""

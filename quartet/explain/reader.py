@@ -105,7 +105,6 @@ class Reader:
         self.live = live
         self.pieces: list[Piece] = []
         self._last: dict[tuple[Any, ...], Any] = {}
-        self._names: dict[tuple[str, int], str | None] = {}
         self._bound = live.views
         for number, member in enumerate(live.members):
             model: Any = member.model
@@ -127,9 +126,7 @@ class Reader:
 
     def name_column(self, table: str, time: int) -> str | None:
         """Returns the column by which people know the rows of a table, as far as those known at a time tell."""
-        if (table, time) not in self._names:
-            self._names[table, time] = self.live.views[0].database[table].name_column_at(time)
-        return self._names[table, time]
+        return self.live.views[0].database[table].name_column_at(time)
 
     def key_and_name(self, table: str, row: int, time: int) -> tuple[str, str]:
         """Returns the key of a row as text, and its name at a time if it has one.

@@ -231,9 +231,10 @@ def prediction_table(
     `low` and `high`, empty where too little is known, or the classes of a `set`.
     """
     columns = asked_columns(table, rows, times)
-    if with_names and table.name_column not in (None, *table.primary_key[:1]):
+    names = table.names_of(rows, times) if with_names else None
+    if names is not None:
         key = next(iter(columns))
-        columns = {key: columns[key], "name": table.data[table.name_column].take(pa.array(rows))} | columns
+        columns = {key: columns[key], "name": names} | columns
     pairs = list(zip(members, logits, strict=True))
     scores = _mean([member.scores(numbers) for member, numbers in pairs])
     classes = members[0].task.classes

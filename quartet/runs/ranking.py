@@ -57,12 +57,14 @@ def list_table(
     item_key = next(iter(asked_columns(item, item_rows[:0], times[:0])))
     item_key = f"{item.name}.{item_key}" if item_key in (key, *_OURS) else item_key
     found: dict[str, Any] = {key: keys}
-    if with_names and source.name_column not in (None, *source.primary_key[:1]):
-        found["name"] = source.data[source.name_column].take(pa.array(rows[at]))
+    names, item_names = (
+        table.names_of(own, times) if with_names else None
+        for table, own in ((source, rows[at]), (item, item_rows))
+    )
+    found |= {"name": names} if names is not None else {}
     found |= {"time": columns["time"], "rank": pa.array(place + 1)}
     found[item_key] = next(iter(asked_columns(item, item_rows, times[at]).values()))
-    if with_names and item.name_column not in (None, *item.primary_key[:1]):
-        found["item name"] = item.data[item.name_column].take(pa.array(item_rows))
+    found |= {"item name": item_names} if item_names is not None else {}
     return pa.table(found | {"score": pa.array(lists.scores[at, place])})
 
 

@@ -294,3 +294,18 @@ def test_the_column_by_which_people_know_the_rows(columns: dict[str, Any], expec
 
 def test_an_empty_table_has_no_names() -> None:
     assert build({"name": pa.array([], pa.string())})[0].name_column is None
+
+
+def test_rows_that_come_later_do_not_decide_how_people_know_the_others() -> None:
+    """Until 2021 mottos tell the rows apart; then one town after the other has the same."""
+    days = [f"202{0 if i < 12 else 1}-01-{i % 12 + 1:02}" for i in range(60)]
+    mottos = CITIES + ["ever onwards"] * 48
+    towns = {"id": list(range(60)), "motto": mottos, "founded": days}
+    table, _ = build(towns, primary_key=("id",), time=TimeColumn("founded"))
+    rows, first, last = np.array([3, 1]), at("2020-06-01"), at("2022-01-01")
+    assert table.name_column is None
+    early = table.names_of(rows, np.array([last, first]))
+    assert early is not None
+    assert early.to_pylist() == [CITIES[3], CITIES[1]]
+    assert table.names_of(rows, np.array([last, last])) is None
+    assert table.names_of(rows[:0], np.array([], np.int64)) is None

@@ -47,18 +47,21 @@ class ListBlock:
             for way in LIST_WAYS
         ]
 
-    def held(self, number: int) -> NDArray[np.bool_]:
-        """Returns which lists have a class, in the order of the path."""
+    @cached_property
+    def held(self) -> NDArray[np.bool_]:
+        """Returns which lists have each class, in the order of the path: (classes, lists)."""
         cells = self.cells.features.tables[self.path.table]
         bags = cells.multicategories[cells.layout.multicategories.index(self.label)]
-        return np.asarray(holds(bags, FIRST_CODE + number)[self.path.shown] > 0)
+        held = np.empty((len(self.classes), len(self.path.shown)), bool)
+        for number in range(len(held)):
+            held[number] = holds(bags, FIRST_CODE + number)[self.path.shown] > 0
+        return held
 
     def fill(self, rows: Ints, times: Ints, rule: TimeRule, out: NDArray[np.float32], threads: int) -> None:  # noqa: ARG002
         begin, recent, end = self.path.timeline.cuts(rows, times, (), (LAST,), rule).T
         there = np.flatnonzero(end > begin)
         begin, recent, end = begin[there], recent[there], end[there]
-        for number in range(len(self.classes)):
-            held = self.held(number)
+        for number, held in enumerate(self.held):
             so_far = np.concatenate([[0], np.cumsum(held)])  # whole numbers, so nothing of others is left
             latest = np.maximum.accumulate(np.where(held, np.arange(len(held)), -1))
             place = len(LIST_WAYS) * number

@@ -227,8 +227,7 @@ def _lists_without(block: ListBlock, about: int, time: int, rule: TimeRule, lost
     for variant, gone in removed:
         kept = begin + _kept_tail(num, gone, num)
         lines = np.full((len(block.classes), len(LIST_WAYS)), np.nan)
-        for number in range(len(block.classes) if len(kept) else 0):
-            held = block.held(number)[kept]
+        for number, held in enumerate(block.held[:, kept] if len(kept) else ()):
             recent = times[kept] >= times[kept[-min(LAST, len(kept))]]  # those of one time count together
             lines[number, :2] = held.mean(), held[recent].mean()
             if held.any():

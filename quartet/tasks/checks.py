@@ -52,7 +52,8 @@ def check_labels(task: Task) -> list[Finding]:
             what = "model" if task.spec.facts.is_number else "classifier"
             problem += f" ({waiting})" if waiting and not len(target) else ""
             place = query_place(task.spec.query, "target")
-            raise TaskError("L05", f"{problem}. A {what} cannot be trained", place=place)
+            fix = "predict what differs between rows, or move val_timestamp"
+            raise TaskError("L05", f"{problem}. A {what} cannot be trained", fix, place=place)
         if problem:
             text = f"{problem}: no model can be selected by them"
             findings.append(warning("L06", task.name, text, len(target)))

@@ -166,7 +166,11 @@ def _numbered(lists: pa.ListArray) -> tuple[pa.Array, pa.Array]:
 def _schema(database: Database, spec: TaskSpec) -> TableSchema:
     entity = database[spec.entity_table]
     if spec.facts.holds_lists and not spec.facts.has_classes:
-        raise TaskError("L07", f'labels of task "{spec.name}" are sets of rows, which no cell can hold')
+        raise TaskError(
+            "L07",
+            f'labels of task "{spec.name}" are sets of rows, which no cell can hold',
+            "leave out past labels: what a source had to do with is read from the rows themselves",
+        )
     kind = "number" if spec.facts.is_number else "multicategory" if spec.facts.holds_lists else "category"
     if len(entity.primary_key) != 1:
         raise TaskError(

@@ -556,7 +556,8 @@ def recommendation() -> Task:
         (
             recommendation,
             label_rows(DRAWN),
-            'error[L07] labels of task "small" are sets of rows, which no cell can hold',
+            'error[L07] labels of task "small" are sets of rows, which no cell can hold. '
+            "Fix: leave out past labels: what a source had to do with is read from the rows themselves",
         ),
     ],
     ids=["S15", "L11 no key", "L11 two columns", "L01", "L12", "L07"],

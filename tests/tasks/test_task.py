@@ -248,7 +248,10 @@ def test_one_class(shop: Database) -> None:
     task = external(shop, rows_of(*[(f"C{k:02d}", 3, 0) for k in range(40)]), **CUTS)
     with pytest.raises(TaskError) as caught:
         check_labels(task)
-    assert str(caught.value) == "error[L05] all 40 training labels are 0. A classifier cannot be trained"
+    assert str(caught.value) == (
+        "error[L05] all 40 training labels are 0. A classifier cannot be trained. "
+        "Fix: predict what differs between rows, or move val_timestamp"
+    )
 
 
 def test_few_labels_and_one_class_in_validation(shop: Database) -> None:

@@ -67,14 +67,12 @@ def _add(name: StudyName, text: str) -> None:
         limit, changes = seconds(budget), changes_from_text(change or [])
         changes |= {"protocol": protocol} if protocol else {}
         study = Study(name, source, tuple(tasks), folder, schema, preset, changes, tuple(range(seeds)))
-        every, begin, has_failed = study.jobs(arms_of(name, changes)), monotonic(), False
-        for choose in (
-            first_jobs,
-            chosen_jobs,
-        ):  # the second has more only where validation has chosen something
-            planned = choose(study, every)
-            if not show and (choose is first_jobs or len(planned) > len(first_jobs(study, every))):
-                has_failed |= _train(study, planned, jobs, limit - (monotonic() - begin))
+        every, begin = study.jobs(arms_of(name, changes)), monotonic()
+        first = first_jobs(study, every)
+        has_failed = False if show else _train(study, first, jobs, limit)
+        planned = chosen_jobs(study, every)  # more than the first only where validation has chosen something
+        if not show and len(planned) > len(first):
+            has_failed |= _train(study, planned, jobs, limit - (monotonic() - begin))
         results, stem = study.results(planned), study.file_stem
         _show(*study_sheets(name, results), folder / f"{stem}.md")
         for kind, picture in study_figures(name, results).items():

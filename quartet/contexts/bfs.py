@@ -31,13 +31,13 @@ def bfs_local(seeds: Chunk, rows: LocalRows) -> None:
 def _bfs_many(graph: Any, nodes: Any, times: Any, last_ranks: Any, keys: Any, budget: Any, rows: Any) -> None:
     node, hop, counts, edge, num_rows, num_edges, _ = rows
     room = 1 << 12
-    table, ids, order, place_of = _space(room)
+    table, ids, order, place_of = pool_space(room)
     for seed in range(len(nodes)):
         own = seed_entries(graph, nodes[seed], times[seed], last_ranks[seed])
         needed = most_in_pool(graph, own, last_ranks[seed], keys[seed])
         if needed > room:
             room = needed
-            table, ids, order, place_of = _space(room)
+            table, ids, order, place_of = pool_space(room)
         num_first, num = _pool(graph, nodes[seed], own, last_ranks[seed], keys[seed], seed, table, ids)
         place_of[:num] = -1
         place_of[0] = 0
@@ -57,7 +57,8 @@ def _bfs_many(graph: Any, nodes: Any, times: Any, last_ranks: Any, keys: Any, bu
 
 
 @compiled
-def _space(room: Any) -> Any:
+def pool_space(room: Any) -> Any:
+    """Returns room for so many rows within two hops: a table of nodes, their ids, an order and places."""
     return node_table(room), np.empty(room, np.int32), np.empty(room, np.int32), np.empty(room, np.int32)
 
 

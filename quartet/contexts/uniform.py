@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from quartet.contexts.bfs import FIRST_CAP, SECOND_CAP, most_in_pool
+from quartet.contexts.bfs import FIRST_CAP, SECOND_CAP, most_in_pool, pool_space
 from quartet.contexts.chunk import Chunk
 from quartet.contexts.draws import below, draw, member
 from quartet.contexts.local import LocalRows, fill_equal_counts, induce_edges, shorten_hops
-from quartet.contexts.nodes import find_or_add, node_table
+from quartet.contexts.nodes import find_or_add
 from quartet.graph import has_parent, seed_entries, table_of, visible_range
 from quartet.machine import compiled
 
@@ -40,14 +40,14 @@ def _uniform_many(
     second_kept = np.empty((num_relations, min(second_fanout, SECOND_CAP)), np.int64)
     seen = np.empty(num_relations, np.int64)
     room = 1 << 12
-    table, ids, order, place_of = _space(room)
+    table, ids, order, place_of = pool_space(room)
     for seed in range(len(nodes)):
         key, last_rank = keys[seed], last_ranks[seed]
         own = seed_entries(graph, nodes[seed], times[seed], last_rank)
         needed = most_in_pool(graph, own, last_rank, key)
         if needed > room:
             room = needed
-            table, ids, order, place_of = _space(room)
+            table, ids, order, place_of = pool_space(room)
         find_or_add(nodes[seed], 0, seed, table)
         ids[0] = nodes[seed]
         _choose(graph, nodes[seed], own, key, 1 << 32, FIRST_CAP, first_kept, seen)
@@ -74,11 +74,6 @@ def _uniform_many(
         num_rows[seed] = count + 1
         num_edges[seed] = induce_edges(graph, node[seed], count + 1, place_of, seed, table, edge[seed])
         shorten_hops(hop[seed], count + 1, edge[seed], num_edges[seed])
-
-
-@compiled
-def _space(room: Any) -> Any:
-    return node_table(room), np.empty(room, np.int32), np.empty(room, np.int32), np.empty(room, np.int32)
 
 
 @compiled

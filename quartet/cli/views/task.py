@@ -74,7 +74,7 @@ def _classes(counts: dict[Any, int]) -> Grid:
 
     total = sum(counts.values())
     rows = sorted(most.items(), key=lambda each: -each[1])
-    rest = sum(counts.values()) - sum(most.values())
+    rest = total - sum(most.values())
     rows += [(f"{len(counts) - len(most):,} others", rest)] if rest else []
     for name, count in rows:
         grid.add_row(cell(str(name)), f"{count:,}", f"{count / max(1, total):.1%}")

@@ -97,7 +97,7 @@ def best_rule(evaluation: Evaluation) -> tuple[str, dict[str, Measure]] | None:
     """Returns the rule that needs no model with the best main metric."""
     metric = next(iter(evaluation.rows[0].measures))
     sign = 1 if evaluation.rows[0].measures[metric].higher_is_better else -1
-    rules = [row for row in evaluation.rows[1:] if not row.name.startswith("- ")]
+    rules = [row for row in evaluation.rows[1:] if not row.is_member]
     known = [row for row in rules if row.measures[metric].value is not None]
     best = max(known, key=lambda row: sign * (row.measures[metric].value or 0), default=None)
     return (best.name, dict(best.measures)) if best else None
@@ -192,11 +192,7 @@ def _evaluation_part(
         marked[name] = (max if measure.higher_is_better else min)(known, default=None)
     pictures, members = (
         [],
-        {
-            row.name.removeprefix("- ").partition(",")[0]
-            for row in evaluation.rows
-            if row.name.startswith("- ")
-        },
+        {row.plain_name.partition(",")[0] for row in evaluation.rows if row.is_member},
     )
     if evaluation.hits:
         counts = [(each.count, each.came_true) for each in evaluation.hits]
@@ -223,8 +219,8 @@ def _evaluation_part(
         "members": [(name, about) for name, about in MEMBERS.items() if name in members],
         "rows": [
             {
-                "name": row.name.removeprefix("- "),
-                "kind": "model" if place == 0 else "member" if row.name.startswith("- ") else "rule",
+                "name": row.plain_name,
+                "kind": "model" if place == 0 else "member" if row.is_member else "rule",
                 "cells": [
                     (m, m.value is not None and m.value == marked[name]) for name, m in row.measures.items()
                 ],

@@ -40,7 +40,7 @@ from quartet.machine import intact
 from quartet.runs.checkpoint import Checkpoint, mean_thresholds
 from quartet.runs.ranking import judged, list_length
 from quartet.runs.run import Run, member_logits
-from quartet.runs.show import evaluation_grid, labels_grid, pools_grid
+from quartet.runs.show import MEMBER, evaluation_grid, labels_grid, pools_grid
 from quartet.runs.sure import Judged, check_shares, judge, say, sures_of
 from quartet.tasks import Links, Split, Task, TaskType, tell_alone
 from quartet.training import View
@@ -60,6 +60,15 @@ class EvaluationRow:
 
     name: str
     measures: Mapping[str, Measure]
+
+    @property
+    def is_member(self) -> bool:
+        return self.name.startswith(MEMBER)
+
+    @property
+    def plain_name(self) -> str:
+        """Returns the name without what marks a member."""
+        return self.name.removeprefix(MEMBER)
 
 
 @dataclass(frozen=True)
@@ -96,7 +105,7 @@ class Evaluation:
         """Returns the figures of the model, of its members if these are wanted, and of the rules."""
         title = f"{self.task}, {self.split} ({self.protocol}), {self.num_rows:,} rows"
         title += f", lists of {self.k}" if self.k else ""
-        shown = [row for row in self.rows if members or not row.name.startswith(_MEMBER)]
+        shown = [row for row in self.rows if members or not row.is_member]
         told = list(self.sure.lines("intervals" if self.misses else "sets")) if self.sure else []
         grid = evaluation_grid(title, [(row.name, row.measures) for row in shown], self.warnings, told)
         more: list[Any] = [Text(), labels_grid(self.labels)] if self.labels else []
@@ -142,7 +151,6 @@ class Evaluation:
             run.write_text(f"calibration-{self.split}-{self.protocol}.svg", picture)
 
 
-_MEMBER = "- "  # before the name of a member of a model
 _MOST_CLASSES = 200  # of which it is told which were taken for which
 _PARTS: dict[str, Any] = {"bins": Bin, "hits": Hits, "misses": Miss, "labels": LabelFigures}
 
@@ -220,7 +228,7 @@ def evaluate(
     model = next(iter(scores))
     if len(members) == 1:
         inside = zip(members[0][0].model.members, found[0][1], strict=True)
-        scores |= {f"{_MEMBER}{member.name}, random seed {member.rng_seed}": own for member, own in inside}
+        scores |= {f"{MEMBER}{member.name}, random seed {member.rng_seed}": own for member, own in inside}
     # The rules know what some member knows: with past labels, all labels that the database tells.
     has_past_labels, task = max(tasks.items())
     seeds = task.asked_seeds(split)
@@ -336,7 +344,7 @@ def quality(members: Sequence[tuple[Checkpoint, Run | None]]) -> str:
                 rows = {row["name"]: Measure(**row["measures"][metric]) for row in told["rows"]}
                 model, *others = rows
                 rules = [
-                    name for name in others if not name.startswith(_MEMBER) and rows[name].value is not None
+                    name for name in others if not name.startswith(MEMBER) and rows[name].value is not None
                 ]
                 sign = 1 if rows[model].higher_is_better else -1
                 best = max(rules, key=lambda name: sign * float(rows[name].value or 0), default=None)

@@ -16,6 +16,7 @@ from quartet.evaluation import NO_ITEM, Lists, Measure, fused, list_measures
 from quartet.listener import SILENT, Listener
 from quartet.runs.checkpoint import Checkpoint
 from quartet.runs.predictions import asked_columns
+from quartet.runs.show import MEMBER
 from quartet.tasks import Links, Seeds, Task, TaskSpec
 from quartet.training import View
 
@@ -92,7 +93,7 @@ def judged(
             own.pop("")
         )
         if is_first:
-            inside = {f"- {part}": own.pop(part) for part in ("trees", "towers") if part in own}
+            inside = {f"{MEMBER}{part}": own.pop(part) for part in ("trees", "towers") if part in own}
             beside = own
     lists |= inside if len(members) == 1 and len(inside) > 1 else {}
     lists |= beside if with_rules else {}

@@ -27,6 +27,8 @@ _SECONDS_BETWEEN_LINES = 30.0
 _WORTH_A_LINE = 2.0  # seconds of work that is over
 _MOST_LABELS = 30  # in a table for people
 
+MEMBER = "- "  # before the name of a member of a model, among the rows of an evaluation
+
 
 class ProgressView(Listener):
     """Work as people follow it: findings as lines; in a terminal a bar for long work, in a pipe a line at its end."""

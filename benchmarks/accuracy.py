@@ -33,7 +33,6 @@ from quartet.features import CODE, FeatureTable
 from quartet.listener import SILENT
 from quartet.runs import fit
 from quartet.tasks import SPLITS, Seeds
-from quartet.times import show_length
 from quartet.training import TrainingData, View
 
 COLUMNS = ("best rule", "plain LightGBM", "LightGBM", "bag of trees", "tower", "quartet + tower", "auto")
@@ -166,13 +165,7 @@ class PlainTrees:
         import lightgbm
 
         self.output, columns = data.output, data.view.columns
-        one, four = (show_length(number * (columns.unit)) for number in (1, 4))
-        ends = tuple(f": {what} {window}" for what in ("last", "mean of", "sum of") for window in (one, four))
-        self.names = tuple(
-            name for name in columns.names
-            if ("," not in name.partition(" -> ")[0] and " -> " not in name and ":" not in name)
-            or (name.endswith(ends) and "," not in name and not name.startswith("world"))
-        )  # fmt: skip
+        self.names = tuple(name for name in columns.names if name in columns.plain)
         codes = [place for place, name in enumerate(self.names) if name.endswith(CODE)]
         kind, output = data.task.spec.type, data.output
         told = [(data.view.matrix(data.seeds[split], self.names), data.labels(split)) for split in SPLITS[:2]]

@@ -56,7 +56,7 @@ from quartet.features.summed import MOST_VALUES, Summed, TableCells, table_cells
 from quartet.features.table import FeatureTable
 from quartet.features.timeline import Columns, Ints
 from quartet.tasks import KNOWN_LABELS, LABEL, Seeds
-from quartet.times import DAY, STATIC
+from quartet.times import DAY, STATIC, show_length
 
 MOST_SUMMARIES = 1000
 MEAN_PAST_LABEL = f"{KNOWN_LABELS} by entity -> {LABEL}: mean of the last {LAST}"
@@ -107,6 +107,13 @@ class RelationalColumns:
             or (isinstance(block, PathBlock) and not block.way.links and block.path.is_near)
         ]
         return frozenset(name for block in near for name in block.names)
+
+    @cached_property
+    def plain(self) -> frozenset[str]:
+        """Returns what nearly everybody would begin with: near cells, counts, means and sums of one and four units."""
+        one, four = (show_length(number * self.unit) for number in (1, 4))
+        ends = tuple(f": {what} {window}" for what in ("last", "mean of", "sum of") for window in (one, four))
+        return frozenset(name for name in self.near if ":" not in name or name.endswith(ends))
 
     def affordable(self, seeds: Seeds) -> tuple[str, ...]:
         """Returns the columns that can be made of many seeds: no places among all entities where times are many."""

@@ -1,8 +1,8 @@
 """Portfolio: the model `auto`. Trees first, then networks, then a blend whose weights validation chooses.
 
-    trees            on columns of rows one link away, which takes seconds, on all columns, and on those of linked rows;
-                     of a regression, on logarithms and on changes, too; each choosing among all thresholds or, mostly
-                     better with many columns, among random ones
+    trees            on what one would write by hand, which takes seconds, on all columns of rows one link away, on all
+                     columns, and on those of linked rows; of a regression, on logarithms and on changes, too; each
+                     choosing among all thresholds or, mostly better with many columns, among random ones
     tower            a perceptron on the columns by which those trees gained
     quartet          the graph transformer, which begins with what the tower has learned
 
@@ -37,6 +37,7 @@ from quartet.training import Epoch, Fitted, Member, Output, TrainingData, View, 
 
 _TREES, _TOWER, _NETWORK = "lightgbm", "tower", "quartet"
 _FOR_TREES, _FOR_TOWER = 0.4, 0.15  # of the time limit, for trees once there are columns
+_OF_WHAT_IS_LEFT = (0.25, 0.5)  # of the time for trees, for the first and the second of them
 _SCORED = 1000  # seeds that a network scores in a second of one core, until it has shown how many
 _TOWER_SEEDS = 5  # times as many seeds has an epoch of the tower
 _WITH_REFIT = 1.3  # how much longer a network takes that is fitted further to train and validation
@@ -171,16 +172,21 @@ class _Fitting:
     def run(self) -> Fitted | None:
         self.listener.begin(_Plan(self.data))
         every = self.data.column_names
+        made = self.data.view.columns
+        plain, near = (tuple(name for name in every if name in some) for some in (made.plain, made.near))
         own = tuple(name for name in every if not is_about_others(name))
-        near = tuple(name for name in every if name in self.data.view.columns.near)
-        kinds = {"trees on near rows": (near, "values"), "trees": (every, "values")}
+        # Columns, what is learned, and whether thresholds are random at first; each set of columns once.
+        kinds = {"plain trees": (plain, "values", False), "trees on near rows": (near, "values", True)}
+        kinds |= {"trees": (every, "values", True)}
         if self.data.task.spec.facts.is_number:
-            kinds |= {"trees on logarithms": (every, "logarithms")}
-            kinds |= {"trees on changes": (every, "changes")} if past_column(self.data) else {}
-        kinds |= {"trees on own rows": (own, "values")}
-        names = {what: "trees" if what == kinds["trees"] else name for name, what in kinds.items()}
-        trees = [(name, *what) for what, name in names.items()]  # each set of columns once, near ones first
-        turns = [(*one, (number + turn) % 2 == 1) for turn in (0, 1) for number, one in enumerate(trees)]
+            kinds |= {"trees on logarithms": (every, "logarithms", False)}
+            kinds |= {"trees on changes": (every, "changes", True)} if past_column(self.data) else {}
+        kinds |= {"trees on own rows": (own, "values", False)}
+        names = {
+            what[:2]: "trees" if what[:2] == kinds["trees"][:2] else name for name, what in kinds.items()
+        }
+        trees = [(name, *what, kinds[name][2]) for what, name in names.items()]
+        turns = [(*one[:3], one[3] != is_again) for is_again in (False, True) for one in trees]
         self.data.columns("train"), self.data.columns("val")
         num_read, begun = 0, self._seconds  # columns that trees have read, and since when
         end = begun + _FOR_TREES * max(0.0, self.limit - begun)
@@ -192,9 +198,8 @@ class _Fitting:
             if number and expected > end:
                 break  # another would take the trees beyond their part of the time
             num_read += len(columns)
-            left = (
-                None if self.limit == math.inf else max(1.0, (end - self._seconds) / (2 if not number else 1))
-            )
+            share = _OF_WHAT_IS_LEFT[number] if number < len(_OF_WHAT_IS_LEFT) else 1.0
+            left = None if self.limit == math.inf else max(1.0, share * (end - self._seconds))
             changes = {"extra_trees": is_extra, "tree_target": target, "time_limit": left}
             if not self._add(_TREES, name, columns, number, **changes):
                 return None

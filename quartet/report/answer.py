@@ -52,7 +52,8 @@ METRICS = {
     ),
 }
 MEMBERS = {
-    "trees on near rows": "boosted trees on counts, means and sums over rows one link away",
+    "plain trees": "boosted trees on counts, means and sums over one and four horizons of rows one link away",
+    "trees on near rows": "boosted trees on all columns of rows one link away",
     "trees": "boosted trees on counts, means and sums over all linked rows, and on what happens everywhere",
     "trees on own rows": "the same without what happens everywhere",
     "trees on logarithms": "trees that learn the logarithm of the target",

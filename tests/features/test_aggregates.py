@@ -94,6 +94,18 @@ def test_the_columns_of_a_rider(tour: Tour) -> None:
     assert tour.raw("teams", "size", found["team -> teams, size (number)"]) == pytest.approx(10.0)
 
 
+def test_plain_columns_are_near_cells_and_counts_means_and_sums_of_one_and_four_units(tour: Tour) -> None:
+    columns = RelationalColumns.of(tour.database, "riders", tour.features, "<=", 2 * DAY)
+    rides = {name for name in columns.plain if name.startswith("rides by rider")}
+    assert columns.plain < columns.near
+    assert {"rides by rider: last 2 days", "rides by rider: last 8 days"} <= rides
+    assert {
+        f"rides by rider -> place: {what} of {n} days" for what in ("mean", "sum") for n in (2, 8)
+    } <= rides
+    assert all(name.endswith((" 2 days", " 8 days")) and "," not in name for name in rides)
+    assert not any(name.startswith(("world", "team -> teams")) for name in columns.plain)
+
+
 def test_a_path_is_known_when_its_last_row_is(tour: Tour) -> None:
     """Ride 4 of day 3 counts at once, its race from day 6, the second lap of ride 3 from day 8."""
     km, lap = "rides by rider, race -> races -> km: latest", "rides by rider, laps by ride -> seconds: latest"

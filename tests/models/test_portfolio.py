@@ -19,7 +19,7 @@ from tests.trained import QUICK, Heard, asked_again, churn, network_of
 
 pytestmark = pytest.mark.usefixtures("one_thread")  # sums in the same order: bits are compared here
 
-TREES = ["trees on own rows", "trees"] * 2
+TREES = ["plain trees", "trees on own rows", "trees"] * 2
 NETWORKS = ["tower", "quartet"]
 
 
@@ -85,22 +85,23 @@ def kept(model: TrainedModel, split: Any = "val") -> list[np.ndarray]:
 
 def test_there_are_trees_a_tower_quartet_and_more_random_seeds_of_networks(whole: Portfolio) -> None:
     assert [member.name for member in whole.members] == TREES + NETWORKS * 3
-    assert [member.rng_seed for member in whole.members] == [0, 1, 2, 3, 0, 0, 1, 1, 2, 2]
-    kinds = {"trees": "lightgbm", "trees on own rows": "lightgbm", "tower": "tower", "quartet": "quartet"}
+    assert [member.rng_seed for member in whole.members] == [0, 1, 2, 3, 4, 5, 0, 0, 1, 1, 2, 2]
+    kinds = dict.fromkeys(TREES, "lightgbm") | {name: name for name in NETWORKS}
     assert all(member.architecture == kinds[member.name] for member in whole.members)
-    texts = {member.model.text for member in whole.members[:4]}
-    assert len(texts) == 4
+    texts = {member.model.text for member in whole.members[:6]}
+    assert len(texts) == 6
 
 
 def test_trees_on_own_rows_read_nothing_about_others(whole: Portfolio) -> None:
-    near, every = (set(whole.members[place].model.names) for place in (0, 1))
-    assert near == {name for name in every if not is_about_others(name)} != every
-    assert [set(member.model.names) == every for member in whole.members[:4]] == [False, True, False, True]
+    plain, own, every = (set(whole.members[place].model.names) for place in (0, 1, 2))
+    assert own == {name for name in every if not is_about_others(name)} != every
+    assert plain < own
+    assert [set(member.model.names) == every for member in whole.members[:6]] == [False, False, True] * 2
 
 
 def test_networks_read_the_columns_by_which_trees_gained(whole: Portfolio) -> None:
     """Nearly all of what any of the trees has gained, and nothing by which none of them did."""
-    trees, networks = whole.members[:4], whole.members[4:]
+    trees, networks = whole.members[:6], whole.members[6:]
     columns = set(networks[0].model.schema.columns)
     assert all(set(member.model.schema.columns) == columns for member in networks)
     for member in trees:
@@ -113,23 +114,23 @@ def test_the_first_quartet_begins_with_what_the_first_tower_has_learned(
 ) -> None:
     """Where it learns next to nothing it answers as that tower does; those of other random seeds begin anew."""
     still = fitted_with(task, tmp_path, cache, learning_rate=1e-9)
-    tower, quartet, *others = kept(still)[4:]
+    tower, quartet, *others = kept(still)[6:]
     np.testing.assert_allclose(quartet, tower, atol=1e-5)
     assert len(others) == 4
     assert not any(np.allclose(own, tower, atol=1e-5) for own in others)
-    assert len({own.tobytes() for own in kept(model)}) == 10
+    assert len({own.tobytes() for own in kept(model)}) == 12
 
 
 # --- the blend --------------------------------------------------------------------------------------
 
 
-def test_members_of_a_name_weigh_the_same_and_names_by_quarters(whole: Portfolio) -> None:
+def test_members_of_a_name_weigh_the_same_and_names_by_sixths_of_a_sixth(whole: Portfolio) -> None:
     assert sum(whole.weights) == pytest.approx(1.0)
     names = [member.name for member in whole.members]
     for name in names:
         of_name = [weight for weight, other in zip(whole.weights, names, strict=True) if other == name]
         assert len(set(of_name)) == 1
-        assert 4 * sum(of_name) == pytest.approx(round(4 * sum(of_name)))
+        assert 36 * sum(of_name) == pytest.approx(round(36 * sum(of_name)))
 
 
 def test_weights_are_chosen_by_validation_before_any_member_has_seen_it(
@@ -153,7 +154,7 @@ def test_weights_are_chosen_by_validation_before_any_member_has_seen_it(
         is_named = np.array([member.name == name for member in whole.members])
         return is_named / is_named.sum()
 
-    families = [TREES[:2], NETWORKS]  # trees, then networks, then both
+    families = [TREES[:3], NETWORKS]  # trees, then networks, then both
     expected = blended([blended([mean_of(name) for name in family]) for family in families])
     assert whole.weights == pytest.approx(expected.tolist())
     blend = np.sum([w * x for w, x in zip(whole.weights, logits, strict=True)], axis=0)
@@ -171,9 +172,9 @@ def never(task: Task, cache: Path, tmp_path_factory: pytest.TempPathFactory) -> 
 def test_scores_of_validation_do_not_know_whether_trees_are_fitted_again(
     model: TrainedModel, never: TrainedModel
 ) -> None:
-    for one, other in zip(kept(model)[:4], kept(never)[:4], strict=True):
+    for one, other in zip(kept(model)[:6], kept(never)[:6], strict=True):
         assert one.tobytes() == other.tobytes()
-    for one, other in zip(kept(model, "test")[:4], kept(never, "test")[:4], strict=True):
+    for one, other in zip(kept(model, "test")[:6], kept(never, "test")[:6], strict=True):
         assert one.tobytes() != other.tobytes()
 
 
@@ -181,7 +182,7 @@ def test_columns_of_networks_do_not_know_whether_trees_are_fitted_again(
     model: TrainedModel, never: TrainedModel
 ) -> None:
     """Else these, and by them the scores of validation, would follow from its labels."""
-    for one, other in zip(network_of(model).members[4:], network_of(never).members[4:], strict=True):
+    for one, other in zip(network_of(model).members[6:], network_of(never).members[6:], strict=True):
         assert one.model.schema.columns == other.model.schema.columns
 
 
@@ -228,7 +229,7 @@ def test_a_listener_hears_of_each_member_and_of_all_so_far(heard: Following, who
     assert [member.name for member in heard.members] == [member.name for member in whole.members]
     assert [len(fitted.model.members) for fitted in heard.fitted] == list(range(1, len(whole.members) + 1))
     assert heard.fitted[1].model.weights == (0.5, 0.5)
-    assert heard.fitted[2].model.weights == (0.25, 0.5, 0.25)
+    assert heard.fitted[3].model.weights == pytest.approx((1 / 6, 1 / 3, 1 / 3, 1 / 6))
     assert [fitted.best.validation for fitted in heard.fitted[:1]] == [heard.members[0].validation]
 
 
@@ -258,22 +259,22 @@ def test_where_there_is_no_time_the_first_trees_are_the_answer(
     assert short.run.is_done
 
 
-def test_without_columns_about_others_there_are_two_kinds_of_trees(
+def test_without_columns_about_others_no_set_is_there_twice(
     task: Task, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own = TrainingData.column_names.fget  # type: ignore[attr-defined]
     near = property(lambda data: tuple(name for name in own(data) if not is_about_others(name)))
     monkeypatch.setattr(TrainingData, "column_names", near)
     few = fitted_with(task, tmp_path, cache)
-    assert [member.name for member in network_of(few).members] == ["trees"] * 2 + NETWORKS * 3
+    assert [member.name for member in network_of(few).members] == ["plain trees", "trees"] * 2 + NETWORKS * 3
 
 
 def test_gains_are_the_mean_of_the_trees_as_they_weigh(whole: Portfolio) -> None:
-    trees = whole.members[:4]
+    trees = whole.members[:6]
     expected = {
         name: sum(w * m.model.gains.get(name, 0.0) for m, w in zip(trees, whole.weights, strict=False))
-        / sum(whole.weights[:4])
-        for name in trees[1].model.names
+        / sum(whole.weights[:6])
+        for name in trees[2].model.names
     }
     assert whole.gains == pytest.approx(expected)
     assert sum(whole.gains.values()) == pytest.approx(1.0)

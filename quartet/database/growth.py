@@ -20,8 +20,9 @@ from quartet.database.relations import Relation, relate
 from quartet.database.table import Table, build_table
 from quartet.errors import SchemaError, TimeError, did_you_mean, examples
 from quartet.findings import Finding
-from quartet.times import is_iso, to_arrow, to_utc
+from quartet.times import is_iso, to_utc
 
+_OF_TABLES = ("S02", "S05", "T09", "V09", "V13")  # findings that tell of a whole table, not of its last rows
 _LEAST, _MOST, _LARGEST = -(2**63), 2**63 - 1, 1.7e308
 
 
@@ -40,11 +41,9 @@ def as_read(table: Table) -> pa.Table:
         # The type alone has said that the period is a day.
         return data.set_column(place, time.column, data[time.column].cast(pa.date32(), safe=False))
     if time.timezone and pa.types.is_timestamp(data[time.column].type):
-        first = pc.index(pc.is_valid(data[time.column]), True).as_py()
-        own = data[time.column].slice(max(first, 0), 1)
-        if to_arrow(to_utc(own, "", None, None, time.timezone).ns) != table.data[time.column].slice(
-            max(first, 0), 1
-        ):
+        filled = pc.indices_nonzero(pc.is_valid(data[time.column]))[:1]
+        told = to_utc(data[time.column].take(filled), table.name, timezone=time.timezone).ns
+        if (told != table.data[time.column].take(filled).cast(pa.int64()).to_numpy()).any():
             # The source wrote a zone, which went before that of the schema.
             return data.set_column(
                 place, time.column, table.data[time.column].cast(pa.timestamp("ns", "UTC"))
@@ -153,7 +152,7 @@ def joined(table: Table, more: pa.Table) -> tuple[Table, Table, list[Finding]]:
             for name, column in table.written.items()
         },
     )
-    return whole, part, findings
+    return whole, part, [finding for finding in findings if finding.code not in _OF_TABLES]
 
 
 def linked(

@@ -151,17 +151,22 @@ class _Answer:
 
     def __init__(self, send: Send) -> None:
         self._send, self.status, self.num_bytes = send, 0, 0
+        self._is_failed = self._is_refusing = False
 
     async def __call__(self, message: MutableMapping[str, Any]) -> None:
         if message["type"] == "http.response.start":
-            self.status = message["status"]
+            self._is_failed = message["status"] == 500 and not self._is_refusing
+            self.status = 0 if self._is_failed else message["status"]
             message["headers"] = [*message.get("headers", ()), *_HEADERS]
+        if self._is_failed:  # the framework's own words; the guard has others
+            return
         self.num_bytes += len(message.get("body", b""))
         await self._send(message)
 
     async def refuse(self, refused: Refused) -> None:
         if self.status:  # the answer has begun: all that can be done is to end it
             return
+        self._is_failed, self._is_refusing = False, True
         body = json.dumps(refused.body).encode()
         headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
         if refused.retry_after:

@@ -93,7 +93,12 @@ class Server(uvicorn.Server):
         Thread(target=self._prepare, daemon=True, name="prepare").start()
 
     def _prepare(self) -> None:
-        self.service.warm()
+        try:
+            self.service.warm()
+        except Exception as error:  # nobody could ever be answered
+            write_log(event="failed", error=type(error).__name__)
+            self.should_exit = True
+            return
         write_log(event="ready")
         if self._watch is not None:
             self.service.watch(*self._watch, self._is_over.wait)
@@ -105,6 +110,7 @@ class Server(uvicorn.Server):
         await asyncio.to_thread(self._desk.close)
         if self.service.journal is not None:
             self.service.journal.close()
+        self._captured_signals.clear()  # it was asked to end, and has: that is no failure
         write_log(event="ended")
 
 

@@ -27,6 +27,7 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 OPEN = ("/", "/page.js", "/page.css", "/healthz", "/readyz", "/v2/health/live", "/v2/health/ready")
+_MOST_HEADERS, _MOST_HEADER_BYTES = 100, 16 * 1024
 _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 _HEADERS = [
     (b"cache-control", b"no-store"),
@@ -35,7 +36,7 @@ _HEADERS = [
     (b"referrer-policy", b"no-referrer"),
     (
         b"content-security-policy",
-        b"default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' blob:; "
+        b"default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' blob: data:; "
         b"base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     ),
 ]
@@ -89,6 +90,11 @@ class Guard:
     async def _admitted(self, scope: Scope, receive: Receive, path: str) -> bytes:
         """Returns the body of a request that may go on; another one is refused."""
         headers: dict[bytes, list[bytes]] = {}
+        size = sum(len(name) + len(value) for name, value in scope["headers"])
+        if len(scope["headers"]) > _MOST_HEADERS or size > _MOST_HEADER_BYTES:
+            raise Refused(431, "H03", "the head of the request is too long")
+        if scope["http_version"] not in ("1.0", "1.1"):
+            raise Refused(400, "H02", "this version of HTTP is not spoken here")
         for name, value in scope["headers"]:
             headers.setdefault(name.lower(), []).append(value)
         hosts, origins = headers.get(b"host", []), headers.get(b"origin", [])
@@ -173,7 +179,12 @@ class _Answer:
             headers.append((b"retry-after", b"%d" % refused.retry_after))
         if refused.status == 401:
             headers.append((b"www-authenticate", b"Bearer"))
-        if refused.status in (400, 408, 413):  # what else is on the way would be read as the next request
+        if refused.status in (
+            400,
+            408,
+            413,
+            431,
+        ):  # what else is on the way would be read as the next request
             headers.append((b"connection", b"close"))
         await self({"type": "http.response.start", "status": refused.status, "headers": headers})
         await self({"type": "http.response.body", "body": body})

@@ -1,6 +1,7 @@
 "use strict";
 // All that the service tells is put in as text, never as HTML.
 const by = id => document.getElementById(id);
+const known = new Map();  // the key of every entity that was ever suggested
 let asking = 0, pictured = "";
 
 async function ask(path, body) {
@@ -40,8 +41,8 @@ function show(told) {
 }
 
 async function predict() {
-  const mine = ++asking, found = [...by("found").options].find(option => option.value === by("entity").value);
-  const entity = found ? found.dataset.key : by("entity").value.trim(), at = by("at").value.trim() || null;
+  const mine = ++asking;
+  const entity = known.get(by("entity").value) ?? by("entity").value.trim(), at = by("at").value.trim() || null;
   by("error").hidden = true;
   by("reasons").replaceChildren();
   by("waiting").hidden = false;
@@ -72,7 +73,7 @@ async function suggest() {
     by("found").replaceChildren(...told.entities.map(({ entity, name }) => {
       const option = document.createElement("option");
       option.value = name === null ? entity : `${name} (${entity})`;
-      option.dataset.key = entity;
+      known.set(option.value, entity);
       return option;
     }));
   } catch { /* what is wrong is said when the question is asked */ }

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -13,7 +15,7 @@ import pytest
 from quartet.listener import Listener
 from quartet.runs import TrainedModel
 from quartet.serve import Limits, Service
-from tests.serve.small import AT, TOKEN, Client, running, service_of, shop
+from tests.serve.small import AT, TOKEN, Answer, Client, running, service_of, shop
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -164,8 +166,6 @@ def test_without_the_token_only_health_and_the_empty_page_are_shown(model: Train
 
 
 def test_too_many_questions_are_told_to_come_back(model: TrainedModel) -> None:
-    from concurrent.futures import ThreadPoolExecutor
-
     service = service_of(model, limits=Limits(in_flight=1))
     with running(service) as client, ThreadPoolExecutor(8) as pool:
         everybody = [f"C{n:02d}" for n in range(40)]
@@ -174,6 +174,29 @@ def test_too_many_questions_are_told_to_come_back(model: TrainedModel) -> None:
         )
     assert {answer.status for answer in answers} == {200, 429}
     assert all(answer.headers["retry-after"] == "1" for answer in answers if answer.status == 429)
+
+
+def test_questions_under_way_are_answered_before_it_ends(
+    model: TrainedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service, begun, go_on = service_of(model), threading.Event(), threading.Event()
+    answers: list[Answer] = []
+
+    def slowly(*_: Any) -> dict[str, Any]:
+        begun.set()
+        go_on.wait(30)
+        return {"predictions": []}
+
+    monkeypatch.setattr(service, "predict", slowly)
+    with running(service) as client:
+        asker = threading.Thread(target=lambda: answers.append(client.ask("/predict", {"entities": ["C03"]})))
+        asker.start()
+        assert begun.wait(30)
+        threading.Timer(0.3, go_on.set).start()  # by then the server has been asked to end
+    asker.join(30)
+    assert [answer.status for answer in answers] == [200]
+    with pytest.raises(OSError):  # noqa: PT011 (whichever way the system refuses)
+        client.ask("/healthz")
 
 
 def test_an_answer_that_takes_too_long_is_not_waited_for(model: TrainedModel) -> None:

@@ -85,9 +85,8 @@ def load(port: int, entities: list[Any], at: str, rate: float, minutes: float) -
     with ThreadPoolExecutor(64) as pool:
         list(pool.map(one, range(int(rate * 60 * minutes))))
     print(told(f"{rate:g} a second for {minutes:g} min", seconds))
-    print(
-        f"  errors {dict(errors) or 0}; memory {', '.join(f'{each:.0f}' for each in memory[:: max(1, len(memory) // 8)])} MiB"
-    )
+    some = ", ".join(f"{each:.0f}" for each in memory[:: max(1, len(memory) // 8)])
+    print(f"  errors {dict(errors) or 0}; memory {some} MiB")
 
 
 def rows(port: int, count: int) -> None:

@@ -30,7 +30,7 @@ from quartet.runs.ranking import list_length, list_table, ranked
 from quartet.runs.sure import Hints, Judged, Said, check_shares, say, sures_of
 from quartet.tasks import EVERYONE, Population, Seeds, early_text, population_at
 from quartet.times import NEVER, STATIC, parse_instant, show_length
-from quartet.training import View
+from quartet.training import View, graph_of
 
 Times = str | int | date | Sequence[str | int | date]
 _MOST_CASES = 2000  # that are scored to know how far off the model was since it was trained
@@ -60,6 +60,7 @@ class LiveModel:
         quality: str = "",
         name: str = "",
         judged: Judged | None = None,
+        before: LiveModel | None = None,
     ) -> None:
         if not isinstance(database, Database):
             raise UsageError(
@@ -77,6 +78,7 @@ class LiveModel:
         for member in self.members:
             member.model.to(device)
         self.views: list[View] = []  # of each member
+        self._before = before.views if before else []  # of the model from which it has grown
         self.explainer: Any = None  # what `explain` keeps from one question to the next
         self._upto = STATIC
         self._has_past_labels = any(member.recipe.past_labels for member in self.members)
@@ -196,7 +198,7 @@ class LiveModel:
         This one goes on answering by the rows it has.
         """
         database, about = self.database.appended(rows), (self.quality, self.name, self.judged)
-        live = LiveModel(self.members, database, self.labels, self.device, self.listener, *about)
+        live = LiveModel(self.members, database, self.labels, self.device, self.listener, *about, before=self)
         pairs = [(table, self.database[name]) for name, table in database.tables.items()]
         new = np.concatenate([table.known_at[old.num_rows :] for table, old in pairs])
         is_same = all((table.known_at[: old.num_rows] == old.known_at).all() for table, old in pairs)
@@ -303,7 +305,7 @@ class LiveModel:
         features: dict[Hashable, FeatureTable] = {}
         views: list[View] = []
         findings: list[Finding] = []
-        for member in self.members:
+        for number, member in enumerate(self.members):
             record, order, recipe = member.task, tuple(member.statistics.tables), member.recipe
             cut_offs = (record.val_timestamp, record.test_timestamp) if recipe.past_labels else None
             shown = (order, record.spec, cut_offs)  # all that decides which rows a member sees
@@ -314,13 +316,17 @@ class LiveModel:
                     findings += databases[shown].findings[len(given.findings) :]
             key = (shown, member.features_key)
             if key not in features:
-                features[key] = FeatureTable.encode(databases[shown], member.statistics)
+                old = (self.views or self._before)[number:][:1]
+                before = (old[0].database, old[0].features) if old else None
+                features[key] = FeatureTable.encode(databases[shown], member.statistics, before)
+                if old:
+                    graph_of(databases[shown], old[0].database)
                 if not recipe.past_labels:
                     record.check_structure(databases[shown])
                 findings += features[key].findings
             views.append(View(databases[shown], features[key], record.spec, recipe))
         self.listener.noticed(findings)
-        self._upto, self.views = upto, views
+        self._upto, self.views, self._before = upto, views, []
 
 
 def _instants(database: Database, at: Times | None) -> NDArray[np.int64]:

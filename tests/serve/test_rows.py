@@ -18,11 +18,12 @@ from hypothesis import strategies as st
 from quartet.database import Database, rows_as_read
 from quartet.errors import IntegrityError, QuartetError, ResourceError, SchemaError
 from quartet.listener import Listener
-from quartet.runs import LiveModel, TrainedModel
+from quartet.runs import LiveModel, TrainedModel, fit
 from quartet.serve import Journal
 from tests.serve.small import AT, Client, process, running, service_of, shop
 from tests.strategies import examples
-from tests.trained import SHOP_SCHEMA, opened, shop_tables, write_shop
+from tests.tasks.small import CHURN
+from tests.trained import SHOP_SCHEMA, TREES, Heard, opened, shop_tables, write_shop
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -102,6 +103,13 @@ def live(model: TrainedModel) -> LiveModel:
     return bound
 
 
+@pytest.fixture(scope="module")
+def past_label_model(tmp_path_factory: pytest.TempPathFactory) -> TrainedModel:
+    folder = tmp_path_factory.mktemp("past")
+    recipe = TREES.changed(past_labels=True)
+    return fit(shop().task(CHURN), recipe=recipe, runs=folder, cache=folder / "cache", listener=Heard())
+
+
 @examples(12)
 @given(additions())
 def test_a_grown_model_answers_as_a_fresh_one(
@@ -116,7 +124,27 @@ def test_a_grown_model_answers_as_a_fresh_one(
     assert grown.database.fingerprint == fresh.database.fingerprint
     for mine, other in zip(grown.database.relations, fresh.database.relations, strict=True):
         np.testing.assert_array_equal(mine.rows, other.rows)
+    for mine, other in zip(grown.views[0].graph.arrays, fresh.views[0].graph.arrays, strict=True):
+        np.testing.assert_array_equal(mine, other)
+    for name, table in fresh.views[0].features.tables.items():
+        for part in ("numbers", "categories", "calendar", "texts", "vectors"):
+            own = getattr(grown.views[0].features.tables[name], part)
+            np.testing.assert_equal(own, getattr(table, part))
     assert answers(grown, keys) == answers(fresh, keys)
+
+
+@examples(5)
+@given(additions())
+def test_a_grown_model_with_past_labels_answers_as_a_fresh_one(
+    past_label_model: TrainedModel, requests: list[tuple[str, list[dict[str, Any]]]]
+) -> None:
+    grown = past_label_model.on(shop(), listener=Listener())
+    answers(grown, KEYS[:1])
+    for name, rows in requests:
+        grown = grown.grown({name: rows_as_read(grown.database[name], rows)})
+        answers(grown, KEYS[:1])
+    fresh = past_label_model.on(opened(grown_tables(requests)), listener=Listener())
+    assert answers(grown, KEYS) == answers(fresh, KEYS)
 
 
 def test_a_model_that_others_have_grown_from_goes_on_as_it_was(live: LiveModel, model: TrainedModel) -> None:

@@ -16,7 +16,7 @@ CHROMIUM = shutil.which("chromium")
 _FLAGS = (
     "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars",
     "--remote-debugging-pipe", "--no-first-run", "--disable-extensions", "--disable-background-networking",
-    "--host-resolver-rules=MAP * ~NOTFOUND", "--force-device-scale-factor=1",
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1", "--force-device-scale-factor=1",
 )  # fmt: skip
 
 
@@ -70,13 +70,17 @@ class Tab:
 
     def show(self, path: Path, scheme: str = "light", width: int = 1100, height: int = 900) -> None:
         """Opens a file, in the light or the dark theme, and waits until it is there."""
+        self.visit(path.resolve().as_uri(), scheme, width, height)
+
+    def visit(self, url: str, scheme: str = "light", width: int = 1100, height: int = 900) -> None:
+        """Opens an address, and waits until it is there."""
         for room in ("Page", "Runtime", "Log", "Network"):
             self.ask(f"{room}.enable")
         self.ask("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
         size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
         self.ask("Emulation.setDeviceMetricsOverride", **size)
         self._events.clear()
-        self.ask("Page.navigate", url=path.resolve().as_uri())
+        self.ask("Page.navigate", url=url)
         while "Page.loadEventFired" not in self._events:
             self._message()
 

@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[1]
 ROOMS = [
     "errors", "findings", "causal", "listener", "machine", "times", "registry", "config", "database", "tasks",
     "features", "graph", "contexts", "drawing", "evaluation", "tokens", "training", "models", "recommend", "runs",
-    "explain", "report", "paper", "demo", "cli", "__main__",
+    "explain", "report", "serve", "paper", "demo", "cli", "__main__",
 ]  # fmt: skip
 # By name, at the moment of use: a person's way up from a database to its tasks, and from a model to its reasons and its
 # report; and the demo that is a source.

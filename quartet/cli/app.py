@@ -23,6 +23,7 @@ from quartet.cli import (
     recipe,
     report,
     sample,
+    serve,
     submit,
     task,
     train,
@@ -44,8 +45,8 @@ app = typer.Typer(
     ),
 )
 _VERBS = (
-    inspect, ask, query, task, leakcheck, train, evaluate, predict, explain, report, sample, convert, recipe, tune,
-    submit,
+    inspect, ask, query, task, leakcheck, train, evaluate, predict, explain, report, serve, sample, convert, recipe,
+    tune, submit,
 )  # fmt: skip
 for _verb in _VERBS:
     app.command()(getattr(_verb, _verb.__name__.rpartition(".")[2]))

@@ -7,7 +7,6 @@ A context of its own for a new branch is a sampler in a file of its own, a row o
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import numpy as np
@@ -25,7 +24,7 @@ from quartet.contexts.uniform import uniform_local
 from quartet.contexts.walk import walk_local
 from quartet.graph import TemporalGraph
 from quartet.listener import SILENT, Listener
-from quartet.machine import usable_cores
+from quartet.machine import mapped, usable_cores
 from quartet.tasks import Seeds
 
 CHUNK = 1024  # seeds that a thread samples at a time
@@ -108,10 +107,10 @@ def sample(
 
     listener.progress(what, 0, len(seeds))
     parts = []
-    with ThreadPoolExecutor(num_threads or usable_cores()) as pool:
-        for part in pool.map(gather_seeds, range(0, max(len(seeds), 1), CHUNK)):
-            parts.append(part)
-            listener.progress(what, len(part["seed_node"]), len(seeds))
+    chunks = range(0, max(len(seeds), 1), CHUNK)
+    for part in mapped(gather_seeds, chunks, min(len(chunks), num_threads or usable_cores())):
+        parts.append(part)
+        listener.progress(what, len(part["seed_node"]), len(seeds))
     by_time = gather("time", Chunk.of(graph, config, np.empty(0, np.int64), times))
     arrays = joined(parts) | by_time | {"time_index": time_index.astype(np.int32).reshape(-1)}
     return Context(**arrays)

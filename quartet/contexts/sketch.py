@@ -8,25 +8,30 @@ by table come from checkpoints along the lists of hubs, so that no hub is scanne
 from __future__ import annotations
 
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from quartet.config import SamplingConfig
 from quartet.contexts.chunk import Chunk, Sampler
-from quartet.contexts.context import Arrays
+from quartet.contexts.context import Array, Arrays
 from quartet.graph import TemporalGraph, seed_entries, table_of, visible_end
 from quartet.machine import compiled
 from quartet.times import DAY
 
 NUM_SCALARS = 4
 STRIDE = 256  # entries between two checkpoints
+_checkpoints: WeakKeyDictionary[TemporalGraph, tuple[Array, Array]] = WeakKeyDictionary()
 
 
 def sketch_sampler(graph: TemporalGraph, _: SamplingConfig) -> Sampler:
     """Returns the sampler of the seeds' sketches, which reads the `peak` of their walks."""
-    first_point = np.concatenate([[0], np.cumsum(np.diff(graph.indptr) // STRIDE)])
-    by_table = np.zeros((first_point[-1], len(graph.names)), dtype=np.int32)
-    _fill_checkpoints(graph.arrays, first_point, by_table)
+    if graph not in _checkpoints:
+        first_point = np.concatenate([[0], np.cumsum(np.diff(graph.indptr) // STRIDE)])
+        by_table = np.zeros((first_point[-1], len(graph.names)), dtype=np.int32)
+        _fill_checkpoints(graph.arrays, first_point, by_table)
+        _checkpoints[graph] = first_point, by_table
+    first_point, by_table = _checkpoints[graph]
 
     def sample(seeds: Chunk, gathered: Arrays) -> Arrays:
         sketch = np.zeros((len(seeds), NUM_SCALARS + len(graph.names)), np.float32)

@@ -3,6 +3,7 @@
 from quartet.database.columns import canonical, is_plain
 from quartet.database.database import Database
 from quartet.database.entities import ProposedEntity, proposed_entities
+from quartet.database.growth import rows_as_read
 from quartet.database.hashing import digest_column, hash_rows, is_hashable, mix, salt_of
 from quartet.database.inference.evidence import Possible
 from quartet.database.inference.hindsight import read_differently
@@ -56,6 +57,7 @@ __all__ = [
     "read_differently",
     "read_table",
     "read_yaml",
+    "rows_as_read",
     "salt_of",
     "schema_facts",
     "schema_yaml",

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from quartet.causal import TimeRule, visible
 from quartet.database.entities import make_entities, proposed_entities, redated
+from quartet.database.growth import as_read, joined, linked
 from quartet.database.hashing import digest_column
 from quartet.database.inference.evidence import Possible
 from quartet.database.inference.infer import infer
@@ -293,6 +294,45 @@ class Database:
         return replace(
             self, tables=tables, relations=tuple(relations), findings=tuple(findings), schema=schema
         )
+
+    def appended(self, rows: Mapping[str, pa.Table]) -> Database:
+        """Returns the database with rows at the end of tables, as if its source had held them.
+
+        `rows` are as the source writes them (`rows_as_read`). A row may name one that comes with it, or that came or
+        comes at another time; a key that is there already is an error.
+        """
+        unknown = [name for name in rows if name not in self.tables]
+        if unknown:
+            raise SchemaError(
+                "S09", f'there is no table "{unknown[0]}"' + did_you_mean(unknown[0], self.tables)
+            )
+        schemas = [table.schema for table in self.tables.values()]
+        if any(each.made_from or (each.time is not None and each.time.link) for each in schemas):
+            return self._rebuilt(rows)
+        tables, parts, findings = dict(self.tables), {}, list(self.findings)
+        for name, more in rows.items():
+            tables[name], parts[name], noticed = joined(tables[name], more)
+            findings += noticed
+        relations = []
+        for relation in self.relations:
+            grown, noticed = linked(relation, self.tables, tables, parts, self.schema.on_dangling or "drop")
+            relations.append(grown)
+            findings += noticed
+        return replace(self, tables=tables, relations=tuple(relations), findings=tuple(findings))
+
+    def _rebuilt(self, rows: Mapping[str, pa.Table]) -> Database:
+        """Returns the database with more rows where times of other rows, or whole tables, follow from these."""
+        made = {name for name, table in self.tables.items() if table.schema.made_from}
+        raw, schemas = {}, {}
+        for name, table in self.tables.items():
+            if name not in made:
+                own = tuple(link for link in table.schema.foreign_keys if link.table not in made)
+                schemas[name], raw[name] = replace(table.schema, foreign_keys=own), as_read(table)
+                if name in rows:
+                    raw[name] = pa.concat_tables([raw[name], rows[name].cast(raw[name].schema)])
+        raw, schema = inherit_times(raw, replace(self.schema, tables=schemas))
+        built = Database.build(raw, schema, possible=self.possible)
+        return replace(built, location=self.location, task_folder=self.task_folder, untyped=self.untyped)
 
     def adding(self, name: str, raw: pa.Table, schema: TableSchema) -> Database:
         """Returns the database with one more table, which may link to the others."""

@@ -1,7 +1,7 @@
 """What people look at: pictures in one dialect of SVG, and grids and bars in the terminal."""
 
 from quartet.drawing import svg
-from quartet.drawing.context import seed_svg
+from quartet.drawing.context import context_svg, seed_svg
 from quartet.drawing.curves import Bin, curves_svg, hits_svg, reliability_svg, steps_svg
 from quartet.drawing.schema import schema_svg
 from quartet.drawing.spans import Lane, Span, bars_svg, timeline_svg
@@ -25,6 +25,7 @@ __all__ = [
     "bars_svg",
     "cell",
     "console",
+    "context_svg",
     "curves_svg",
     "hits_svg",
     "is_quiet",

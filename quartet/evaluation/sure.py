@@ -137,6 +137,14 @@ class Sure:
         How fast misfits grow old is chosen at each moment by those that are known then: as it would have told them best
         before they came, by the pinball loss of their limits.
         """
+        kept: dict[tuple[int, float], tuple[Ints, Floats]] = self.__dict__.setdefault("_limits", {})
+        if (num_groups, coverage) not in kept:
+            kept[num_groups, coverage] = self._limits_at_moments(num_groups, coverage)
+        moments, found = kept[num_groups, coverage]
+        return np.asarray(found[num_visible(moments, time) - 1])
+
+    def _limits_at_moments(self, num_groups: int, coverage: float) -> tuple[Ints, Floats]:
+        """Returns moments, and the (moments + 1, groups) limits from each of them on; the last are those before."""
         lives = [life for part in _LIVES if (life := part * max(1, self.num_kept)) >= _SHORTEST_LIFE]
         moments, levels = self._moments(), (COVERAGE, coverage)
         order = np.argsort(self.misfit, kind="stable")
@@ -158,8 +166,7 @@ class Sure:
         above = np.where(is_judged[:, None], self.misfit[:, None] - np.where(is_judged[:, None], said, 0), 0)
         loss = np.maximum(COVERAGE * above, (COVERAGE - 1) * above)
         best = [int(loss[visible(self.known_at, int(moment))].sum(0).argmin()) for moment in moments]
-        found = table[1, np.arange(len(moments) + 1), :, [*best, 0]]  # (moments + 1, groups)
-        return np.asarray(found[num_visible(moments, time) - 1])
+        return moments, np.asarray(table[1, np.arange(len(moments) + 1), :, [*best, 0]])
 
     def _moments(self) -> Ints:
         """Returns when limits are found anew: whenever clearly more misfits are known than the last time."""

@@ -26,7 +26,12 @@ _MOST_WORLD = 8  # cells of a table whose means over all rows are told
 _MOST_PLACES = 4  # cells of a path by which rows are compared with each other
 _AT_ONCE = 2**18  # rows that are compared, at all times together
 
+_MOMENTS_KEPT = 4  # times for which what all seeds share is kept
+
 Matrix = NDArray[np.float32]
+_Standings = tuple[
+    int, Matrix, list[Matrix]
+]  # the place of a moment, columns of everybody, those to compare with
 
 
 class Block(Protocol):
@@ -238,22 +243,48 @@ class PlaceBlock:
 
     def fill(self, rows: Ints, times: Ints, rule: TimeRule, out: Matrix, threads: int) -> None:
         moments, number = np.unique(times, return_inverse=True)
-        order, everyone = np.argsort(number, kind="stable"), np.arange(len(self.known_at))
+        order = np.argsort(number, kind="stable")
         first = np.searchsorted(number[order], np.arange(len(moments) + 1))
-        at_once = max(1, _AT_ONCE // max(1, len(everyone)))
+        at_once = max(1, _AT_ONCE // max(1, len(self.known_at)))
         for begin in range(0, len(moments), at_once):
             some = moments[begin : begin + at_once]
-            asked, when = np.tile(everyone, len(some)), np.repeat(some, len(everyone))
-            found = np.empty((len(asked), len(self.path.names(self.summed))), np.float32)
-            self.path.fill(self.summed, asked, when, rule, found, threads)
-            is_there = visible(self.known_at[asked], when, rule) & (found[:, RECENT] > 0)
-            for place in range(len(some)):
+            for place, values, compared in self._among(some, rule, threads, len(moments) == 1):
                 seeds = order[first[begin + place] : first[begin + place + 1]]
-                part = slice(place * len(everyone), (place + 1) * len(everyone))
-                for at, column in enumerate(self._kept):
-                    values = found[part, column]
-                    compared = np.sort(values[is_there[part] & ~np.isnan(values)])
-                    out[seeds, 2 * at : 2 * at + 2] = _standing(compared, values[rows[seeds]])
+                for at, others in enumerate(compared):
+                    out[seeds, 2 * at : 2 * at + 2] = _standing(others, values[rows[seeds], at])
+
+    def _among(self, moments: Ints, rule: TimeRule, threads: int, is_kept: bool) -> list[_Standings]:
+        """Returns for each moment its place, the columns of everybody, and of each those to compare with, ascending.
+
+        A single moment is asked about again and again, by a service: its answer is kept.
+        """
+        if is_kept and (int(moments[0]), rule) in self._latest:
+            return self._latest[int(moments[0]), rule]
+        everyone = np.arange(len(self.known_at))
+        asked, when = np.tile(everyone, len(moments)), np.repeat(moments, len(everyone))
+        found = np.empty((len(asked), len(self.path.names(self.summed))), np.float32)
+        self.path.fill(self.summed, asked, when, rule, found, threads)
+        is_there = visible(self.known_at[asked], when, rule) & (found[:, RECENT] > 0)
+        told: list[_Standings] = []
+        for place in range(len(moments)):
+            part = slice(place * len(everyone), (place + 1) * len(everyone))
+            values = found[part][:, self._kept]
+            compared = [np.sort(own[is_there[part] & ~np.isnan(own)]) for own in values.T]
+            told.append((place, values, compared))
+        if is_kept:
+            _forget(self._latest)
+            self._latest[int(moments[0]), rule] = told
+        return told
+
+    @cached_property
+    def _latest(self) -> dict[tuple[int, str], list[_Standings]]:
+        return {}
+
+
+def _forget(kept: dict[tuple[int, str], Any]) -> None:
+    """Makes room for one more moment: the one that has been kept longest goes."""
+    if len(kept) >= _MOMENTS_KEPT:
+        kept.pop(next(iter(kept)), None)
 
 
 def _standing(others: NDArray[np.float32], values: NDArray[np.float32]) -> Matrix:
@@ -299,10 +330,24 @@ class WorldBlock:
 
     def fill(self, rows: Ints, times: Ints, rule: TimeRule, out: Matrix, threads: int) -> None:  # noqa: ARG002
         moments, place = np.unique(times, return_inverse=True)
+        if len(moments) > 1:
+            out[:] = self._at(moments, rule, threads)[place]
+            return
+        for moment in moments.tolist():  # asked about again and again, by a service
+            if (moment, rule) not in self._latest:
+                _forget(self._latest)
+                self._latest[moment, rule] = self._at(moments, rule, threads)
+            out[:] = self._latest[moment, rule]
+
+    @cached_property
+    def _latest(self) -> dict[tuple[int, str], Matrix]:
+        return {}
+
+    def _at(self, moments: Ints, rule: TimeRule, threads: int) -> Matrix:
         path, everything = self.path, np.zeros(len(moments), np.int64)
         columns = np.full((len(moments), len(path.names(self.summed))), np.nan, np.float32)
         path.fill(self.summed, everything, moments, rule, columns, threads)
         recent = columns[:, 1:5].astype(np.float64)  # counts of the windows
         with np.errstate(divide="ignore", invalid="ignore"):
             rates = [recent[:, i] / recent[:, i + 1] for i in (1, 2)]
-        out[:] = np.column_stack([*rates, columns[:, self._kept]])[place]
+        return np.column_stack([*rates, columns[:, self._kept]])

@@ -175,8 +175,11 @@ class TextColumn:
     def size(self) -> int:
         return self.embedder.size
 
-    def encode(self, cells: Cells) -> Encoded:
-        """Returns (places, vectors): place 0 is for cells that are absent or empty, and its vector is zero."""
+    def encode(self, cells: Cells, known: NDArray[np.float32] | None = None) -> Encoded:
+        """Returns (places, vectors): place 0 is for cells that are absent or empty, and its vector is zero.
+
+        `known` are the vectors of the first cells, before others came.
+        """
         strings, places = _distinct(cells.data)
         empty = pc.index(strings, "").as_py()
         if empty >= 0:
@@ -184,7 +187,10 @@ class TextColumn:
             new_place[empty + 1] = 0
             strings, places = strings.filter(pc.not_equal(strings, "")), new_place[places]
         vectors = np.zeros((len(strings) + 1, self.size), dtype=np.float32)
-        vectors[1:] = embed(self.embedder, strings.to_pylist())
+        first = 1 if known is None else len(known)
+        if known is not None:
+            vectors[:first] = known
+        vectors[first:] = embed(self.embedder, strings.slice(first - 1).to_pylist())
         return Encoded((places, vectors))
 
 

@@ -19,6 +19,7 @@ from quartet.times import show_length
 
 WINDOWS = (1, 2, 4, 12)  # in units, of which the task's horizon is one
 LAST, FEW, MANY = 12, 3, 50  # events, however long they take
+_FEW_EVENTS = 4  # rows of a path for each that is summed up: from there on those alone are brought together
 RECENT = 4  # the place of the count over the longest window among the columns of a path that counts
 _BEGIN, _ONE, _TWO, _FOUR, _TWELVE, _LAST, _LATEST, _FEW, _MANY = range(9)  # the cuts of `Timeline.cuts`
 
@@ -206,11 +207,20 @@ class Path:
         place = len(self.count_names)
         if place:
             out[:, :place] = self._counts(cuts, times)
+        shown, node, wanted = self.shown, rows, slice(None)
+        count = cuts[:, -1] - cuts[:, 0]
+        if _FEW_EVENTS * count.sum() < len(
+            shown
+        ):  # a few seeds: their own events alone, those of each by themselves
+            first = np.cumsum(count) - count
+            wanted = shown[np.arange(count.sum()) + np.repeat(cuts[:, 0] - first, count)]
+            shown, node = np.arange(len(wanted)), np.arange(len(rows))
+            cuts = cuts + (first - cuts[:, 0])[:, None]
         for number, (is_number, part) in enumerate(summed.parts):
             kinds = list(self.kinds(is_number).values())
-            cells, offset = summed.cells(number)
+            cells, offset = summed.cells(number, wanted)
             target = out[:, place : place + len(part) * len(kinds)]
-            fill_summaries(self.shown, cells, offset, rows, cuts, kinds, target, threads)
+            fill_summaries(shown, cells, offset, node, cuts, kinds, target, threads)
             place += len(part) * len(kinds)
         out[rows < 0] = np.nan
 

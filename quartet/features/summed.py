@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from hashlib import blake2b
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,9 @@ CODE = " (code)"  # how the name of a column ends whose numbers have no order
 _MOST_DIMENSIONS = 4  # of a text's vector
 _FURTHEST = 1e6  # of the mean from zero, in deviations: beyond, a sum says no more than a count
 _TELLS_THE_DATE, _FEWEST = 0.98, 20  # rank correlation with time, over so many rows at least
+
+_MOST_DATES = 10_000
+_DATES: dict[bytes, bool] = {}  # by a digest of times and cells
 
 Cells = NDArray[np.float32]
 
@@ -119,14 +123,16 @@ class Summed:
         numbers = list(self.table.numbers)[: self.most]
         return [(True, numbers), (False, list(self.table.flags)[: self.most - len(numbers)])]
 
-    def cells(self, part: int) -> tuple[Cells, NDArray[np.float64]]:
+    def cells(
+        self, part: int, rows: NDArray[np.int64] | slice = slice(None)
+    ) -> tuple[Cells, NDArray[np.float64]]:
         """Returns the (rows, cells) of a part, and what the value behind each has beyond its cell."""
         is_number, names = self.parts[part]
         columns = [self.table.numbers[n][0] if is_number else self.table.flags[n] for n in names]
         offset = [self.table.numbers[n][1] if is_number else 0.0 for n in names]
-        together = np.empty((len(columns[0]) if columns else 0, len(names)), np.float32)
+        together = np.empty((len(columns[0][rows]) if columns else 0, len(names)), np.float32)
         for place, column in enumerate(columns):
-            together[:, place] = column
+            together[:, place] = column[rows]
         return together, np.array(offset)
 
 
@@ -147,7 +153,20 @@ def holds(bags: Bags, code: int) -> Cells:
 
 
 def _tells_the_date(known_at: NDArray[np.int64], values: Cells) -> bool:
-    """Returns whether a number rises or falls with the time of its row, as years and running numbers do."""
+    """Returns whether a number rises or falls with the time of its row, as years and running numbers do.
+
+    It is asked again whenever a model is bound, mostly about the same rows.
+    """
+    digest = blake2b(known_at.tobytes())
+    digest.update(values.tobytes())
+    if digest.digest() not in _DATES:
+        if len(_DATES) >= _MOST_DATES:
+            _DATES.clear()
+        _DATES[digest.digest()] = _rises_with_time(known_at, values)
+    return _DATES[digest.digest()]
+
+
+def _rises_with_time(known_at: NDArray[np.int64], values: Cells) -> bool:
     is_there = ~np.isnan(values)
     times, values = known_at[is_there], values[is_there]
     order = np.lexsort((values, times))  # rows in any order have one sum

@@ -7,14 +7,13 @@ neither the future nor the order of rows can change a bit.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from quartet.features.summed import ONE, SUM, TREND
-from quartet.machine import compiled
+from quartet.machine import compiled, mapped
 
 _SCRATCH = 2**26  # bytes of running sums that one thread keeps
 _PIECES = 4  # of the seeds, for each thread: some take longer than others
@@ -128,16 +127,12 @@ def fill_summaries(
     at_once = max(1, min(cells.shape[1], _SCRATCH // (16 * longest)))
     wanted = np.array(kinds, np.int64)
     pieces = np.array_split(order, min(len(order), 1 if threads == 1 else threads * _PIECES))
-    with ThreadPoolExecutor(threads) as pool:
-        for first in range(0, cells.shape[1], at_once):
-            some = slice(first, first + at_once)
-            block = np.ascontiguousarray(cells[:, some])
-            target = out[:, first * len(kinds) : (first + block.shape[1]) * len(kinds)]
-            list(
-                pool.map(
-                    lambda piece, block=block, some=some, target=target: _summarise(
-                        shown, block, offset[some], node, piece, cuts, wanted, target
-                    ),
-                    pieces,
-                )
-            )
+    for first in range(0, cells.shape[1], at_once):
+        some = slice(first, first + at_once)
+        block = np.ascontiguousarray(cells[:, some])
+        target = out[:, first * len(kinds) : (first + block.shape[1]) * len(kinds)]
+
+        def fill(piece: Any, block: Any = block, some: slice = some, target: Any = target) -> None:
+            _summarise(shown, block, offset[some], node, piece, cuts, wanted, target)
+
+        list(mapped(fill, pieces, min(threads, len(pieces))))

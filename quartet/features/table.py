@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,9 +11,9 @@ import pyarrow as pa
 
 from quartet.database import Database, Table
 from quartet.errors import SchemaError, did_you_mean, examples
-from quartet.features.arrays import CALENDAR, TableFeatures, TableLayout
+from quartet.features.arrays import CALENDAR, Bags, TableFeatures, TableLayout
 from quartet.features.cells import FAMILIES, MOST_LETTERS, Cells, cells_of, family_of
-from quartet.features.columns import MOST_DEVIATIONS, Column, Encoded
+from quartet.features.columns import MOST_DEVIATIONS, Column, Encoded, TextColumn
 from quartet.features.kinds import feature_columns
 from quartet.features.statistics import FeatureStatistics, TableStatistics
 from quartet.findings import Finding, note, warning
@@ -40,8 +40,16 @@ class FeatureTable:
         )
 
     @staticmethod
-    def encode(database: Database, statistics: FeatureStatistics) -> FeatureTable:
-        """Encodes all rows of a database, which may have grown, with what was learned before."""
+    def encode(
+        database: Database,
+        statistics: FeatureStatistics,
+        before: tuple[Database, FeatureTable] | None = None,
+    ) -> FeatureTable:
+        """Encodes all rows of a database, which may have grown, with what was learned before.
+
+        `before` is a database from which this one has grown, with its features by the same statistics: the rows that
+        were there are not encoded again, and the findings tell of the others alone.
+        """
         for name in statistics.tables:
             if name not in database.tables:
                 raise SchemaError(
@@ -58,10 +66,13 @@ class FeatureTable:
                     "leave the table out, or train anew with it",
                 )
         findings = list(statistics.findings)
-        tables = {
-            name: _encode_table(table, statistics.tables[name], findings)
-            for name, table in database.tables.items()
-        }
+        tables = {}
+        for name, table in database.tables.items():
+            own, old = statistics.tables[name], before[0].tables.get(name) if before else None
+            if before is not None and old is not None and _has_grown_from(table, old):
+                tables[name] = _grown(table, own, old.num_rows, before[1].tables[name], findings)
+            else:
+                tables[name] = _encode_table(table, own, findings)
         return FeatureTable(tables, statistics, tuple(findings))
 
     @property
@@ -101,6 +112,42 @@ def _encode_table(table: Table, statistics: TableStatistics, findings: list[Find
         calendar=beside(of(layout.times), np.int16, len(CALENDAR)),
         texts=beside([places for places, _ in of(layout.texts)], np.int32),
         vectors=tuple(vectors for _, vectors in of(layout.texts)),
+    )
+
+
+def _has_grown_from(table: Table, old: Table) -> bool:
+    """Returns whether the first rows of a table are those of another one."""
+    is_first = table.num_rows >= old.num_rows and table.data.schema.equals(old.data.schema)
+    return is_first and (table.data is old.data or table.data.slice(0, old.num_rows).equals(old.data))
+
+
+def _grown(
+    table: Table, statistics: TableStatistics, first: int, before: TableFeatures, findings: list[Finding]
+) -> TableFeatures:
+    """Returns the features of a table whose rows before the `first` new one have theirs already."""
+    if table.num_rows == first:
+        return before
+    new = replace(table, data=table.data.slice(first), known_at=table.known_at[first:], written={})
+    part = _encode_table(new, statistics, findings)
+    texts, vectors = part.texts, []
+    places = np.concatenate([before.texts, texts])
+    for place, name in enumerate(before.layout.texts):
+        column = statistics.columns[name]
+        assert isinstance(column, TextColumn)
+        cells = _column_cells(table, name, column)
+        places[:, place], known = column.encode(cells, before.vectors[place]).values
+        vectors.append(known)
+    return TableFeatures(
+        before.layout,
+        numbers=np.concatenate([before.numbers, part.numbers]),
+        categories=np.concatenate([before.categories, part.categories]),
+        multicategories=tuple(
+            Bags(np.concatenate([a.start, a.start[-1] + b.start[1:]]), np.concatenate([a.code, b.code]))
+            for a, b in zip(before.multicategories, part.multicategories, strict=True)
+        ),
+        calendar=np.concatenate([before.calendar, part.calendar]),
+        texts=places,
+        vectors=tuple(vectors),
     )
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from weakref import ReferenceType, ref
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +37,7 @@ from quartet.graph.kernels import (
 from quartet.times import STATIC
 
 MAX_NODES = 2**31 - 1
+_FEW = 10_000  # rows that are put among those of before one by one
 RANK_SHIFT = 32
 NEIGHBOR_MASK = (1 << RANK_SHIFT) - 1
 
@@ -50,11 +52,12 @@ class TemporalGraph:
     names: tuple[str, ...]  # the T tables, in order
     num_loops: int
     num_parallel: int
-    fingerprint: str  # of the database that it was built from
+    source: str | ReferenceType[Database]  # what it was built from: its fingerprint, or where to ask for it
     offsets: Ints  # (T + 1,) int64: first node of each table
     times: Ints  # (R,) int64: distinct times; times[0] is STATIC
     node_rank: Ints  # (N,) int32: when the row became known
     stable_key: Ints  # (N,) uint64: from the primary key's value, never from the row number
+    order: Ints  # (N,) int32: all nodes by (time, stable key)
     stream: Ints  # (N,) int32: within each table, its nodes by (time, stable key)
     indptr: Ints  # (N + 1,) int64
     entries: Ints  # (E,) int64: rank << 32 | neighbour
@@ -67,23 +70,36 @@ class TemporalGraph:
             array.flags.writeable = False
 
     @staticmethod
-    def build(database: Database) -> TemporalGraph:
-        """Builds the graph of a database in time linear in its links (plus one sort of its rows by time)."""
+    def build(database: Database, before: TemporalGraph | None = None) -> TemporalGraph:
+        """Builds the graph of a database in time linear in its links (plus one sort of its rows by time).
+
+        `before` is the graph of a database from which this one has grown: its rows need not be sorted again.
+        """
         if database.num_rows > MAX_NODES:
             raise ResourceError("S17", f"{database.num_rows:,} rows exceed the {MAX_NODES:,} of this version")
         tables = list(database.tables.values())
         stable_key = np.concatenate([stable_keys(table) for table in tables])
-        order, node_rank, times = _order_and_ranks(
-            np.concatenate([table.known_at for table in tables]), stable_key
-        )
+        known_at = np.concatenate([table.known_at for table in tables])
+        order = None if before is None else _order_of_grown(before, database, known_at, stable_key)
+        order, node_rank, times = _order_and_ranks(known_at, stable_key, order)
         links = _parents(database)
         num_loops, num_parallel = make_simple(links, stable_key)
         indptr, entries = _adjacency(links, order, node_rank, stable_key)
+        source = database.fingerprint if before is None else ref(database)
         return TemporalGraph(
-            tuple(database.tables), int(num_loops), int(num_parallel), database.fingerprint,
-            stream=cut_by_table(links, order), times=times, node_rank=node_rank, stable_key=stable_key,
+            tuple(database.tables), int(num_loops), int(num_parallel), source,
+            order=order, stream=cut_by_table(links, order), times=times, node_rank=node_rank, stable_key=stable_key,
             indptr=indptr, entries=entries, **links._asdict(),
         )  # fmt: skip
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Returns the digest of the database that it was built from; of one that has grown, when it is asked for."""
+        if isinstance(self.source, str):
+            return self.source
+        database = self.source()
+        assert database is not None, "the database of a graph is there as long as its contexts are kept"
+        return database.fingerprint
 
     @property
     def num_nodes(self) -> int:
@@ -146,11 +162,40 @@ def stable_keys(table: Table) -> NDArray[np.uint64]:
     return hash_rows(columns, salt=table.name, num_rows=table.num_rows)
 
 
+def _order_of_grown(
+    before: TemporalGraph, database: Database, known_at: NDArray[np.int64], stable_key: NDArray[np.uint64]
+) -> Ints | None:
+    """Returns the nodes by (time, stable key): the few new ones, at the end of tables, put among the others.
+
+    None where the rows of before are not the first of each table, or the new ones are not few.
+    """
+    sizes, counts = np.diff(before.offsets), np.array([table.num_rows for table in database.tables.values()])
+    if before.names != tuple(database.tables) or (counts < sizes).any():
+        return None
+    offsets = np.concatenate([[0], np.cumsum(counts)])
+    old = np.concatenate(
+        [np.arange(first, first + size) for first, size in zip(offsets, sizes, strict=False)]
+    )
+    new = np.setdiff1d(np.arange(len(known_at)), old, assume_unique=True)
+    is_same = (known_at[old] == before.node_time).all() and (stable_key[old] == before.stable_key).all()
+    if not is_same or len(new) > _FEW:
+        return None
+    order = old[before.order]
+    times = known_at[order]
+    new = new[np.lexsort((new, stable_key[new], known_at[new]))]
+    places = np.searchsorted(times, known_at[new], "left")
+    for number, last in enumerate(np.searchsorted(times, known_at[new], "right").tolist()):
+        tied = order[places[number] : last]
+        key, own = stable_key[tied], stable_key[new[number]]
+        places[number] += int(((key < own) | ((key == own) & (tied < new[number]))).sum())
+    return np.insert(order, places, new)
+
+
 def _order_and_ranks(
-    known_at: NDArray[np.int64], stable_key: NDArray[np.uint64]
+    known_at: NDArray[np.int64], stable_key: NDArray[np.uint64], known_order: Ints | None = None
 ) -> tuple[Ints, Ints, NDArray[np.int64]]:
     """Returns the nodes by (time, stable key), each node's time rank, and the distinct times."""
-    order = np.argsort(known_at, kind="stable")
+    order = np.argsort(known_at, kind="stable") if known_order is None else known_order
     times = known_at[order]
     is_new = np.empty(len(times), dtype=bool)
     is_new[:1] = times[:1] != STATIC  # rank 0 belongs to STATIC, present or not
@@ -158,6 +203,8 @@ def _order_and_ranks(
     rank = np.empty(len(times), dtype=np.int32)
     rank[order] = np.cumsum(is_new, dtype=np.int32)
     distinct = np.concatenate([[STATIC], times[is_new]])
+    if known_order is not None:
+        return order.astype(np.int32), rank, distinct
     tied = np.flatnonzero(~(is_new & np.append(is_new[1:], True)))  # nodes of one time: by their keys
     nodes = order[tied]
     order[tied] = nodes[np.lexsort((stable_key[nodes], rank[nodes]))]

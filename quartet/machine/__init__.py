@@ -1,7 +1,7 @@
 """What we ask of the computer: files, compiled loops, cores, devices and processes."""
 
 from quartet.machine.compiled import compiled
-from quartet.machine.cores import free_cores, usable_cores, use_threads
+from quartet.machine.cores import free_cores, mapped, usable_cores, use_threads
 from quartet.machine.devices import Precision, autocast, choose_device, free_bytes
 from quartet.machine.files import (
     as_path,
@@ -10,6 +10,7 @@ from quartet.machine.files import (
     intact,
     new_file,
     new_folder,
+    sync,
     user_cache,
     write_checksums,
 )
@@ -29,8 +30,10 @@ __all__ = [
     "free_bytes",
     "free_cores",
     "intact",
+    "mapped",
     "new_file",
     "new_folder",
+    "sync",
     "usable_cores",
     "use_threads",
     "user_cache",

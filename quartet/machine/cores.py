@@ -7,8 +7,14 @@ cores that are free when a command begins.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
 
 from quartet.errors import UsageError
+
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
 
 
 def usable_cores() -> int:
@@ -32,3 +38,12 @@ def use_threads(wanted: int | None = None, num_sharing: int = 1) -> None:
         raise UsageError("C02", f"threads is {wanted}", "give a whole number above 0")
     if wanted or num_sharing > 1 or "OMP_NUM_THREADS" not in os.environ:
         torch.set_num_threads(int(wanted or 0) or max(1, free_cores() // num_sharing))
+
+
+def mapped(function: Callable[[_Item], _Result], items: Iterable[_Item], threads: int) -> Iterator[_Result]:
+    """Yields the results of a function in the order of the items; with one thread no other is begun for them."""
+    if threads == 1:
+        yield from map(function, items)
+        return
+    with ThreadPoolExecutor(threads) as pool:
+        yield from pool.map(function, items)

@@ -6,7 +6,7 @@ new entities, new categories. What the model cannot read is an error that names 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from importlib import import_module
@@ -30,7 +30,7 @@ from quartet.runs.ranking import list_length, list_table, ranked
 from quartet.runs.sure import Hints, Judged, Said, check_shares, say, sures_of
 from quartet.tasks import EVERYONE, Population, Seeds, early_text, population_at
 from quartet.times import NEVER, STATIC, parse_instant, show_length
-from quartet.training import View
+from quartet.training import View, graph_of
 
 Times = str | int | date | Sequence[str | int | date]
 _MOST_CASES = 2000  # that are scored to know how far off the model was since it was trained
@@ -60,6 +60,7 @@ class LiveModel:
         quality: str = "",
         name: str = "",
         judged: Judged | None = None,
+        before: LiveModel | None = None,
     ) -> None:
         if not isinstance(database, Database):
             raise UsageError(
@@ -70,12 +71,14 @@ class LiveModel:
         for member in members:
             database = member.task.with_entities(database)
         self.members, self.database, self.labels, self.listener = tuple(members), database, labels, listener
-        self.judged = judged
-        self._sures: dict[int, list[Sure]] = {}  # by how many windows have closed since test began
+        self.judged, self.device = judged, device
+        # What was known by when of how far off they were, by how many windows have closed since test began.
+        self._sures: dict[int, tuple[int, list[Sure]]] = {}
         self.quality, self.name = quality, name or " + ".join(member.key for member in self.members)
         for member in self.members:
             member.model.to(device)
         self.views: list[View] = []  # of each member
+        self._before = before.views if before else []  # of the model from which it has grown
         self.explainer: Any = None  # what `explain` keeps from one question to the next
         self._upto = STATIC
         self._has_past_labels = any(member.recipe.past_labels for member in self.members)
@@ -172,7 +175,8 @@ class LiveModel:
         # Until another window closes nothing more is known, whatever the moment.
         horizon = record.horizon if record.spec.kind == "forecast" else 0
         closed = (upto - record.spec.known_at(first)) // horizon if horizon else upto
-        if closed not in self._sures:
+        known_by = self._sures.get(closed)
+        if known_by is None:
             cases = record.known_cases(self.database, upto, self.labels)
             known_at = self.database[record.entity_table].known_at
             cases = cases.select((cases.time >= first) & visible(known_at[cases.node], cases.time))
@@ -183,8 +187,26 @@ class LiveModel:
                 told, target = member.probabilities(member.scores(logits)), np.asarray(cases.target)
                 known = record.spec.known_at(cases.time)
                 sures[number] = sures[number].knowing(target, told, cases.time, known, hints)
-            self._sures = {closed: sures}
-        return self._sures[closed]
+            self._sures = {closed: (upto, sures)}
+            return sures
+        return known_by[1]
+
+    def grown(self, rows: Mapping[str, pa.Table]) -> LiveModel:
+        """Returns the model bound to the database with more rows (`Database.appended`); its answers have the same bits
+        as those of a model that is bound to such a database anew.
+
+        This one goes on answering by the rows it has.
+        """
+        database, about = self.database.appended(rows), (self.quality, self.name, self.judged)
+        live = LiveModel(self.members, database, self.labels, self.device, self.listener, *about, before=self)
+        pairs = [(table, self.database[name]) for name, table in database.tables.items()]
+        new = np.concatenate([table.known_at[old.num_rows :] for table, old in pairs])
+        is_same = all((table.known_at[: old.num_rows] == old.known_at).all() for table, old in pairs)
+        # What was known by a time does not change by what comes after it.
+        live._sures = {
+            n: told for n, told in self._sures.items() if is_same and not visible(new, told[0]).any()
+        }
+        return live
 
     def _lists(self, asked: Asked, most: int | None, listener: Listener) -> Predictions:
         """Returns the ranked items of sources at times."""
@@ -283,7 +305,7 @@ class LiveModel:
         features: dict[Hashable, FeatureTable] = {}
         views: list[View] = []
         findings: list[Finding] = []
-        for member in self.members:
+        for number, member in enumerate(self.members):
             record, order, recipe = member.task, tuple(member.statistics.tables), member.recipe
             cut_offs = (record.val_timestamp, record.test_timestamp) if recipe.past_labels else None
             shown = (order, record.spec, cut_offs)  # all that decides which rows a member sees
@@ -294,13 +316,17 @@ class LiveModel:
                     findings += databases[shown].findings[len(given.findings) :]
             key = (shown, member.features_key)
             if key not in features:
-                features[key] = FeatureTable.encode(databases[shown], member.statistics)
+                old = (self.views or self._before)[number:][:1]
+                before = (old[0].database, old[0].features) if old else None
+                features[key] = FeatureTable.encode(databases[shown], member.statistics, before)
+                if old:
+                    graph_of(databases[shown], old[0].database)
                 if not recipe.past_labels:
                     record.check_structure(databases[shown])
                 findings += features[key].findings
             views.append(View(databases[shown], features[key], record.spec, recipe))
         self.listener.noticed(findings)
-        self._upto, self.views = upto, views
+        self._upto, self.views, self._before = upto, views, []
 
 
 def _instants(database: Database, at: Times | None) -> NDArray[np.int64]:

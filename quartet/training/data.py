@@ -34,10 +34,13 @@ _ROWS_AT_ONCE = 2**18  # seeds whose columns are in memory together: whole batch
 _graphs: WeakKeyDictionary[Database, TemporalGraph] = WeakKeyDictionary()
 
 
-def graph_of(database: Database) -> TemporalGraph:
-    """Returns the graph of a database, which is built once however many models read it."""
+def graph_of(database: Database, before: Database | None = None) -> TemporalGraph:
+    """Returns the graph of a database, which is built once however many models read it.
+
+    Where there is one of a database from which this one has grown (`before`), it is built from that.
+    """
     if database not in _graphs:
-        _graphs[database] = TemporalGraph.build(database)
+        _graphs[database] = TemporalGraph.build(database, None if before is None else _graphs.get(before))
     return _graphs[database]
 
 

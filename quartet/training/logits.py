@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -13,7 +12,7 @@ from numpy.typing import NDArray
 
 from quartet.contexts import Context, select
 from quartet.listener import SILENT, Listener
-from quartet.machine import Precision, autocast
+from quartet.machine import Precision, autocast, mapped
 from quartet.tokens import Tokenizer
 from quartet.training.data import BATCH
 
@@ -34,7 +33,8 @@ def context_logits(
     Each thread takes whole batches: none waits for another, and the bits do not depend on how many there are.
     """
     device = next(network.parameters()).device
-    network.eval()
+    if network.training:  # it visits every layer
+        network.eval()
 
     def batch_logits(first: int) -> NDArray[np.float64]:
         places = np.arange(first, min(first + BATCH, len(context)))
@@ -44,19 +44,18 @@ def context_logits(
         listener.progress("scores", len(logits), total or len(context))
         return logits
 
-    parts = [np.empty((0, network.schema.num_outputs))]
-    with _threads(torch.get_num_threads() if device.type == "cpu" else 1) as pool:
-        parts += pool.map(batch_logits, range(0, len(context), BATCH))
+    parts, batches = [np.empty((0, network.schema.num_outputs))], range(0, len(context), BATCH)
+    with _one_thread_each() as threads:
+        parts += mapped(batch_logits, batches, min(threads, len(batches)) if device.type == "cpu" else 1)
     return np.concatenate(parts)
 
 
 @contextmanager
-def _threads(count: int) -> Iterator[ThreadPoolExecutor]:
-    """Yields a pool of threads in each of which torch computes with one."""
+def _one_thread_each() -> Iterator[int]:
+    """Yields how many threads torch computes with; meanwhile it computes with one in each of them."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        with ThreadPoolExecutor(count) as pool:
-            yield pool
+        yield before
     finally:
         torch.set_num_threads(before)

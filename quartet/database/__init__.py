@@ -3,7 +3,7 @@
 from quartet.database.columns import canonical, is_plain
 from quartet.database.database import Database
 from quartet.database.entities import ProposedEntity, proposed_entities
-from quartet.database.hashing import digest_column, hash_rows, is_hashable, mix, salt_of
+from quartet.database.hashing import digest_column, exact_rows, hash_rows, is_hashable, mix, salt_of
 from quartet.database.inference.evidence import Possible
 from quartet.database.inference.hindsight import read_differently
 from quartet.database.inference.names import singular, split, word_set
@@ -46,6 +46,7 @@ __all__ = [
     "canonical",
     "dates_of",
     "digest_column",
+    "exact_rows",
     "hash_rows",
     "hide_passwords",
     "is_hashable",

@@ -14,11 +14,13 @@ from quartet.machine.files import (
     write_checksums,
 )
 from quartet.machine.processes import ALONE, Processes, all_processes
+from quartet.machine.store import Store, show_size, store_findings
 
 __all__ = [
     "ALONE",
     "Precision",
     "Processes",
+    "Store",
     "all_processes",
     "as_path",
     "autocast",
@@ -31,6 +33,8 @@ __all__ = [
     "intact",
     "new_file",
     "new_folder",
+    "show_size",
+    "store_findings",
     "usable_cores",
     "use_threads",
     "user_cache",

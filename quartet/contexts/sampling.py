@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from typing import NamedTuple
 
 import numpy as np
@@ -39,7 +40,6 @@ LOCAL_SAMPLERS: dict[str, Callable[[Chunk, LocalRows], None]] = {
 
 def local_sampler(graph: TemporalGraph, config: SamplingConfig) -> Sampler:
     """Returns the sampler of local contexts; without one, seeds stand alone."""
-    stream_ranks = graph.node_rank[graph.stream]
 
     def sample(seeds: Chunk, _: Arrays) -> Arrays:
         rows = LocalRows.alone(seeds)
@@ -50,7 +50,7 @@ def local_sampler(graph: TemporalGraph, config: SamplingConfig) -> Sampler:
         if not config.local:
             rows.cut_to_seeds(seeds.node)
         elif config.fallback == "visible":
-            fall_back(seeds, rows, stream_ranks)
+            fall_back(seeds, rows, graph.stream_rank)
         return rows.arrays()
 
     return sample
@@ -108,8 +108,10 @@ def sample(
 
     listener.progress(what, 0, len(seeds))
     parts = []
-    with ThreadPoolExecutor(num_threads or usable_cores()) as pool:
-        for part in pool.map(gather_seeds, range(0, max(len(seeds), 1), CHUNK)):
+    firsts = range(0, max(len(seeds), 1), CHUNK)
+    pool = ThreadPoolExecutor(num_threads or usable_cores()) if len(firsts) > 1 else None
+    with pool or nullcontext():
+        for part in (pool.map if pool else map)(gather_seeds, firsts):
             parts.append(part)
             listener.progress(what, len(part["seed_node"]), len(seeds))
     by_time = gather("time", Chunk.of(graph, config, np.empty(0, np.int64), times))

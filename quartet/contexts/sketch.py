@@ -13,7 +13,7 @@ import numpy as np
 
 from quartet.config import SamplingConfig
 from quartet.contexts.chunk import Chunk, Sampler
-from quartet.contexts.context import Arrays
+from quartet.contexts.context import Array, Arrays
 from quartet.graph import TemporalGraph, seed_entries, table_of, visible_end
 from quartet.machine import compiled
 from quartet.times import DAY
@@ -24,9 +24,7 @@ STRIDE = 256  # entries between two checkpoints
 
 def sketch_sampler(graph: TemporalGraph, _: SamplingConfig) -> Sampler:
     """Returns the sampler of the seeds' sketches, which reads the `peak` of their walks."""
-    first_point = np.concatenate([[0], np.cumsum(np.diff(graph.indptr) // STRIDE)])
-    by_table = np.zeros((first_point[-1], len(graph.names)), dtype=np.int32)
-    _fill_checkpoints(graph.arrays, first_point, by_table)
+    first_point, by_table = checkpoints(graph)
 
     def sample(seeds: Chunk, gathered: Arrays) -> Arrays:
         sketch = np.zeros((len(seeds), NUM_SCALARS + len(graph.names)), np.float32)
@@ -43,6 +41,19 @@ def sketch_sampler(graph: TemporalGraph, _: SamplingConfig) -> Sampler:
         return {"sketch": sketch}
 
     return sample
+
+
+def checkpoints(graph: TemporalGraph) -> tuple[Array, Array]:
+    """Returns where the checkpoints of each node begin, and the neighbours of each table up to each of them."""
+    if "checkpoints" not in graph.made:
+        first_point = np.concatenate([[0], np.cumsum(np.diff(graph.indptr) // STRIDE)])
+        by_table = np.zeros((first_point[-1], len(graph.names)), dtype=np.int32)
+        _fill_checkpoints(graph.arrays, first_point, by_table)
+        for array in (first_point, by_table):
+            array.flags.writeable = False  # as where they are mapped from a file: kernels are compiled once
+        graph.made["checkpoints"] = first_point, by_table
+    first_point, by_table = graph.made["checkpoints"]
+    return first_point, by_table
 
 
 @compiled

@@ -245,7 +245,7 @@ class PlaceBlock:
             some = moments[begin : begin + at_once]
             asked, when = np.tile(everyone, len(some)), np.repeat(some, len(everyone))
             found = np.empty((len(asked), len(self.path.names(self.summed))), np.float32)
-            self.path.fill(self.summed, asked, when, rule, found, threads)
+            self.path.fill(self.summed, asked, when, rule, found, threads, self._kept)
             is_there = visible(self.known_at[asked], when, rule) & (found[:, RECENT] > 0)
             for place in range(len(some)):
                 seeds = order[first[begin + place] : first[begin + place + 1]]
@@ -301,7 +301,7 @@ class WorldBlock:
         moments, place = np.unique(times, return_inverse=True)
         path, everything = self.path, np.zeros(len(moments), np.int64)
         columns = np.full((len(moments), len(path.names(self.summed))), np.nan, np.float32)
-        path.fill(self.summed, everything, moments, rule, columns, threads)
+        path.fill(self.summed, everything, moments, rule, columns, threads, self._kept)
         recent = columns[:, 1:5].astype(np.float64)  # counts of the windows
         with np.errstate(divide="ignore", invalid="ignore"):
             rates = [recent[:, i] / recent[:, i + 1] for i in (1, 2)]

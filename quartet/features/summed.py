@@ -119,13 +119,16 @@ class Summed:
         numbers = list(self.table.numbers)[: self.most]
         return [(True, numbers), (False, list(self.table.flags)[: self.most - len(numbers)])]
 
-    def cells(self, part: int) -> tuple[Cells, NDArray[np.float64]]:
+    def cells(
+        self, part: int, rows: NDArray[np.int64] | slice = slice(None)
+    ) -> tuple[Cells, NDArray[np.float64]]:
         """Returns the (rows, cells) of a part, and what the value behind each has beyond its cell."""
         is_number, names = self.parts[part]
         columns = [self.table.numbers[n][0] if is_number else self.table.flags[n] for n in names]
         offset = [self.table.numbers[n][1] if is_number else 0.0 for n in names]
-        together = np.empty((len(columns[0]) if columns else 0, len(names)), np.float32)
-        for place, column in enumerate(columns):
+        chosen = [column[rows] for column in columns]
+        together = np.empty((len(chosen[0]) if chosen else 0, len(names)), np.float32)
+        for place, column in enumerate(chosen):
             together[:, place] = column
         return together, np.array(offset)
 

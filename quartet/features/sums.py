@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -107,6 +108,27 @@ def _summarise(
         at = stop
 
 
+def narrowed(
+    shown: NDArray[np.int64], node: NDArray[np.int64], cuts: NDArray[np.int64], kinds: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Returns the shown rows that some kinds of summaries look at, those of one node after the other, and cuts of them.
+
+    Running sums are whole numbers: where they begin changes no bit. Where most events are looked at, all are returned.
+    """
+    used = np.unique(np.append(kinds[:, 1], kinds[kinds[:, 0] == TREND, 2]))
+    nodes, number = np.unique(node, return_inverse=True)
+    first, top = np.full(len(nodes), len(shown)), np.zeros(len(nodes), np.int64)
+    np.minimum.at(first, number, cuts[:, [*used, -1]].min(1))
+    np.maximum.at(top, number, cuts[:, -1])
+    length = top - first
+    if 2 * int(length.sum()) >= len(shown):
+        return shown, cuts
+    place = np.cumsum(length) - length
+    moved = cuts + (place - first)[number][:, None]
+    moved[:, 0] = place[number]  # no other kind looks further back
+    return shown[np.repeat(first - place, length) + np.arange(length.sum())], moved
+
+
 def fill_summaries(
     shown: NDArray[np.int64],
     cells: NDArray[np.float32],
@@ -128,16 +150,16 @@ def fill_summaries(
     at_once = max(1, min(cells.shape[1], _SCRATCH // (16 * longest)))
     wanted = np.array(kinds, np.int64)
     pieces = np.array_split(order, min(len(order), 1 if threads == 1 else threads * _PIECES))
-    with ThreadPoolExecutor(threads) as pool:
+    pool = ThreadPoolExecutor(threads) if threads > 1 and len(pieces) > 1 else None
+    with pool or nullcontext():
         for first in range(0, cells.shape[1], at_once):
             some = slice(first, first + at_once)
             block = np.ascontiguousarray(cells[:, some])
             target = out[:, first * len(kinds) : (first + block.shape[1]) * len(kinds)]
-            list(
-                pool.map(
-                    lambda piece, block=block, some=some, target=target: _summarise(
-                        shown, block, offset[some], node, piece, cuts, wanted, target
-                    ),
-                    pieces,
-                )
-            )
+
+            def summarise(
+                piece: NDArray[np.int64], block: Any = block, some: slice = some, target: Any = target
+            ) -> None:
+                _summarise(shown, block, offset[some], node, piece, cuts, wanted, target)
+
+            list(pool.map(summarise, pieces) if pool else map(summarise, pieces))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -44,19 +44,22 @@ def context_logits(
         listener.progress("scores", len(logits), total or len(context))
         return logits
 
-    parts = [np.empty((0, network.schema.num_outputs))]
-    with _threads(torch.get_num_threads() if device.type == "cpu" else 1) as pool:
-        parts += pool.map(batch_logits, range(0, len(context), BATCH))
+    parts, firsts = [np.empty((0, network.schema.num_outputs))], range(0, len(context), BATCH)
+    with _threads(min(len(firsts), torch.get_num_threads()) if device.type == "cpu" else 1) as apply:
+        parts += apply(batch_logits, firsts)
     return np.concatenate(parts)
 
 
 @contextmanager
-def _threads(count: int) -> Iterator[ThreadPoolExecutor]:
-    """Yields a pool of threads in each of which torch computes with one."""
+def _threads(count: int) -> Iterator[Callable[..., Iterator[NDArray[np.float64]]]]:
+    """Yields what maps over several threads, in each of which torch computes with one."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
+        if count <= 1:  # a thread of its own would take longer to start
+            yield map
+            return
         with ThreadPoolExecutor(count) as pool:
-            yield pool
+            yield pool.map
     finally:
         torch.set_num_threads(before)

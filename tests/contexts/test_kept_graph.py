@@ -9,7 +9,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
 from quartet.config import SamplingConfig
 from quartet.contexts import kept_graph, sample

@@ -13,6 +13,7 @@ from quartet.machine.files import (
     user_cache,
     write_checksums,
 )
+from quartet.machine.libraries import import_lightgbm
 from quartet.machine.processes import ALONE, Processes, all_processes
 from quartet.machine.store import Store, show_size, store_findings
 
@@ -30,6 +31,7 @@ __all__ = [
     "found_again",
     "free_bytes",
     "free_cores",
+    "import_lightgbm",
     "intact",
     "new_file",
     "new_folder",

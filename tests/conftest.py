@@ -15,6 +15,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # read when torch is first imported
+os.environ["QUARTET_CACHE"] = "off"  # what a test finds was not left there by another
 
 settings.register_profile("suite", derandomize=True, deadline=None, max_examples=100)
 settings.register_profile(

@@ -13,6 +13,7 @@ import typer
 
 from quartet.cli import (
     ask,
+    cache,
     convert,
     evaluate,
     explain,
@@ -46,7 +47,7 @@ app = typer.Typer(
 )
 _VERBS = (
     inspect, ask, query, task, leakcheck, train, evaluate, predict, explain, report, serve, sample, convert, recipe,
-    tune, submit,
+    tune, submit, cache,
 )  # fmt: skip
 for _verb in _VERBS:
     app.command()(getattr(_verb, _verb.__name__.rpartition(".")[2]))
@@ -68,10 +69,18 @@ def set_up(
             "--verbose", "-v", help="Also show every finding, how long things take, and where an error arose."
         ),
     ] = False,
+    kept: Annotated[
+        str | None,
+        typer.Option(
+            "--cache", metavar="FOLDER", help="Where to keep what is made of databases; `off`: nowhere."
+        ),
+    ] = None,
     version: Annotated[  # noqa: ARG001 (its callback answers)
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
+    if kept is not None:
+        os.environ["QUARTET_CACHE"] = kept or "off"  # before anything is made
     if quiet or verbose:
         from quartet.drawing import set_verbosity
 

@@ -4,6 +4,7 @@ from quartet.contexts.cache import Estimate, cached_sample, default_cache, estim
 from quartet.contexts.connectivity import connectivity
 from quartet.contexts.context import Array, Context, select
 from quartet.contexts.draws import draw, seed_keys
+from quartet.contexts.keeping import kept_graph
 from quartet.contexts.sampling import sample
 
 __all__ = [
@@ -15,6 +16,7 @@ __all__ = [
     "default_cache",
     "draw",
     "estimate",
+    "kept_graph",
     "sample",
     "seed_keys",
     "select",

@@ -38,7 +38,6 @@ LOCAL_SAMPLERS: dict[str, Callable[[Chunk, LocalRows], None]] = {
 
 def local_sampler(graph: TemporalGraph, config: SamplingConfig) -> Sampler:
     """Returns the sampler of local contexts; without one, seeds stand alone."""
-    stream_ranks = graph.node_rank[graph.stream]
 
     def sample(seeds: Chunk, _: Arrays) -> Arrays:
         rows = LocalRows.alone(seeds)
@@ -49,7 +48,7 @@ def local_sampler(graph: TemporalGraph, config: SamplingConfig) -> Sampler:
         if not config.local:
             rows.cut_to_seeds(seeds.node)
         elif config.fallback == "visible":
-            fall_back(seeds, rows, stream_ranks)
+            fall_back(seeds, rows, graph.stream_rank)
         return rows.arrays()
 
     return sample

@@ -8,7 +8,6 @@ by table come from checkpoints along the lists of hubs, so that no hub is scanne
 from __future__ import annotations
 
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -21,17 +20,11 @@ from quartet.times import DAY
 
 NUM_SCALARS = 4
 STRIDE = 256  # entries between two checkpoints
-_checkpoints: WeakKeyDictionary[TemporalGraph, tuple[Array, Array]] = WeakKeyDictionary()
 
 
 def sketch_sampler(graph: TemporalGraph, _: SamplingConfig) -> Sampler:
     """Returns the sampler of the seeds' sketches, which reads the `peak` of their walks."""
-    if graph not in _checkpoints:
-        first_point = np.concatenate([[0], np.cumsum(np.diff(graph.indptr) // STRIDE)])
-        by_table = np.zeros((first_point[-1], len(graph.names)), dtype=np.int32)
-        _fill_checkpoints(graph.arrays, first_point, by_table)
-        _checkpoints[graph] = first_point, by_table
-    first_point, by_table = _checkpoints[graph]
+    first_point, by_table = checkpoints(graph)
 
     def sample(seeds: Chunk, gathered: Arrays) -> Arrays:
         sketch = np.zeros((len(seeds), NUM_SCALARS + len(graph.names)), np.float32)
@@ -48,6 +41,19 @@ def sketch_sampler(graph: TemporalGraph, _: SamplingConfig) -> Sampler:
         return {"sketch": sketch}
 
     return sample
+
+
+def checkpoints(graph: TemporalGraph) -> tuple[Array, Array]:
+    """Returns where the checkpoints of each node begin, and the neighbours of each table up to each of them."""
+    if "checkpoints" not in graph.made:
+        first_point = np.concatenate([[0], np.cumsum(np.diff(graph.indptr) // STRIDE)])
+        by_table = np.zeros((first_point[-1], len(graph.names)), dtype=np.int32)
+        _fill_checkpoints(graph.arrays, first_point, by_table)
+        for array in (first_point, by_table):
+            array.flags.writeable = False  # as where they are mapped from a file: kernels are compiled once
+        graph.made["checkpoints"] = first_point, by_table
+    first_point, by_table = graph.made["checkpoints"]
+    return first_point, by_table
 
 
 @compiled

@@ -10,6 +10,7 @@ RGP counts links instead of rows (appendix A.4.4): the newest of each foreign ke
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,7 +41,7 @@ def temporal_sampler(graph: TemporalGraph, config: SamplingConfig) -> Sampler:
 
 def newest_rows(graph: TemporalGraph, times: NDArray[np.int64], config: SamplingConfig) -> list[Rows]:
     """Returns for each time the newest rows of every timed table in the window, newest first within a table."""
-    streams = _timed_streams(graph)
+    streams = timed_streams(graph)
     span = min(config.lookback_days * DAY, NEVER)
     first = np.maximum(times, STATIC + span) - span  # a window may begin before the first instant there is
     ends = [num_visible(known_at, times, config.time_rule) for _, known_at in streams]
@@ -57,14 +58,15 @@ def newest_rows(graph: TemporalGraph, times: NDArray[np.int64], config: Sampling
     return found
 
 
-def _timed_streams(graph: TemporalGraph) -> list[tuple[Rows, NDArray[np.int64]]]:
+def timed_streams(graph: TemporalGraph) -> list[tuple[Rows, NDArray[np.int64]]]:
     """Returns the nodes of each timed table, oldest first, with their times."""
+    if "stream times" not in graph.made:
+        graph.made["stream times"] = graph.times[graph.stream_rank]
     found = []
-    for name in graph.names:
-        nodes = graph.stream_of(name)
-        known_at = graph.times[graph.node_rank[nodes]]
-        if len(nodes) and known_at[-1] != STATIC:
-            found.append((nodes, known_at))
+    for first, end in pairwise(graph.offsets.tolist()):
+        known_at = graph.made["stream times"][first:end]
+        if end > first and known_at[-1] != STATIC:
+            found.append((graph.stream[first:end], known_at))
     return found
 
 
@@ -73,7 +75,9 @@ def newest_links(graph: TemporalGraph, times: NDArray[np.int64], config: Samplin
 
     Foreign keys come in the order of the schema, their links newest first, of a link the child before its parent.
     """
-    relations = _timed_links(graph)
+    if "timed links" not in graph.made:
+        graph.made["timed links"] = _timed_links(graph)
+    relations = graph.made["timed links"]
     ends = [num_visible(known_at, times, config.time_rule) for _, known_at in relations]
     found = []
     for place in range(len(times)):

@@ -4,7 +4,7 @@ from quartet.database.columns import canonical, is_plain
 from quartet.database.database import Database
 from quartet.database.entities import ProposedEntity, proposed_entities
 from quartet.database.growth import rows_as_read
-from quartet.database.hashing import digest_column, hash_rows, is_hashable, mix, salt_of
+from quartet.database.hashing import digest_column, exact_rows, hash_rows, is_hashable, mix, salt_of
 from quartet.database.inference.evidence import Possible
 from quartet.database.inference.hindsight import read_differently
 from quartet.database.inference.names import singular, split, word_set
@@ -47,6 +47,7 @@ __all__ = [
     "canonical",
     "dates_of",
     "digest_column",
+    "exact_rows",
     "hash_rows",
     "hide_passwords",
     "is_hashable",

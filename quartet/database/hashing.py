@@ -49,6 +49,44 @@ def hash_rows(columns: Iterable[pa.ChunkedArray], salt: str, num_rows: int) -> H
     return rows
 
 
+def exact_rows(columns: Iterable[pa.ChunkedArray], num_rows: int) -> Hashes | None:
+    """Returns one hash for each row over all of its cells, by their bits: -0.0 is not 0.0, and lists count in order.
+
+    None where a column is of a type whose cells have no hash.
+    """
+    rows = np.zeros(num_rows, dtype=np.uint64)
+    for column in columns:
+        cells = [_exact_chunk(chunk) for chunk in column.chunks]
+        if any(each is None for each in cells):
+            return None
+        rows = mix(rows ^ (np.concatenate(cells) if cells else np.empty(0, dtype=np.uint64)))  # type: ignore[arg-type]
+    return rows
+
+
+def _exact_chunk(chunk: pa.Array) -> Hashes | None:
+    kind = chunk.type
+    if pa.types.is_floating(kind):
+        cells = mix(
+            pc.fill_null(chunk.cast(pa.float64()), 0.0).to_numpy(zero_copy_only=False).view(np.uint64)
+        )
+    elif pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        parts, length = _exact_chunk(chunk.flatten()), pc.fill_null(pc.list_value_length(chunk), 0)
+        if parts is None:
+            return None
+        counts = length.to_numpy(zero_copy_only=False).astype(np.int64)
+        end = np.cumsum(counts)
+        place = (np.arange(len(parts)) - np.repeat(end - counts, counts)).astype(np.uint64)
+        sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(mix(parts ^ mix(place)), dtype=np.uint64)])
+        cells = mix((sums[end] - sums[end - counts]) ^ mix(counts.astype(np.uint64)))
+    elif is_hashable(kind):
+        return _hash_chunk(chunk)
+    else:
+        return None
+    if chunk.null_count:
+        cells[chunk.is_null().to_numpy(zero_copy_only=False)] = _NULL
+    return cells
+
+
 def is_hashable(kind: pa.DataType) -> bool:
     """Whether cells of a canonical type have a hash: numbers, booleans, times, text and bytes do."""
     numbers = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_timestamp)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from quartet.machine import import_lightgbm
 from quartet.tasks import TaskType
 
 MOST_TREES = 2000
@@ -107,7 +108,7 @@ def grow_labels(
     All end when no label has become better for a while. `starts` are (S, labels) logits at which the trees of either
     rows begin; else they begin with the rate of each label.
     """
-    import lightgbm  # which takes a second
+    lightgbm = import_lightgbm()  # which takes a second
 
     most = patience(train[1].shape[1])
     target = train[1].astype(np.float64)

@@ -33,6 +33,7 @@ from quartet.evaluation.metrics import (
     selection_value,
 )
 from quartet.features import FeatureTable, SeedColumns, Timeline
+from quartet.machine import import_lightgbm
 from quartet.tasks import Seeds, Task
 
 _Floats = NDArray[np.float64]
@@ -202,7 +203,7 @@ class CountTrees:
 
     @staticmethod
     def fit(task: Task, features: FeatureTable, rng_seed: int = 0) -> CountTrees:
-        import lightgbm  # which takes a second
+        lightgbm = import_lightgbm()  # which takes a second
 
         columns = SeedColumns.of(task.database, task.spec.entity_table, features)
         train, val = task.seeds("train"), task.seeds("val")

@@ -45,6 +45,9 @@ class Sure:
     edges: Floats = field(default_factory=lambda: np.empty(0))
     sizes: Floats = field(default_factory=lambda: np.ones(1))  # the usual size of an error in each bin
     floor: float = -np.inf  # below which no interval goes
+    _found: dict[tuple[int, float], tuple[Ints, Floats]] = field(
+        init=False, default_factory=dict, repr=False
+    )  # limits at moments, by groups and coverage
 
     def __post_init__(self) -> None:
         lengths = {len(each) for each in (self.misfit, self.time, self.known_at, self.group)}
@@ -137,14 +140,13 @@ class Sure:
         How fast misfits grow old is chosen at each moment by those that are known then: as it would have told them best
         before they came, by the pinball loss of their limits.
         """
-        kept: dict[tuple[int, float], tuple[Ints, Floats]] = self.__dict__.setdefault("_limits", {})
-        if (num_groups, coverage) not in kept:
-            kept[num_groups, coverage] = self._limits_at_moments(num_groups, coverage)
-        moments, found = kept[num_groups, coverage]
+        if (num_groups, coverage) not in self._found:
+            self._found[num_groups, coverage] = self._limits(num_groups, coverage)
+        moments, found = self._found[num_groups, coverage]
         return np.asarray(found[num_visible(moments, time) - 1])
 
-    def _limits_at_moments(self, num_groups: int, coverage: float) -> tuple[Ints, Floats]:
-        """Returns moments, and the (moments + 1, groups) limits from each of them on; the last are those before."""
+    def _limits(self, num_groups: int, coverage: float) -> tuple[Ints, Floats]:
+        """Returns when limits are found anew, and the (moments + 1, groups) limits; the last is that before all."""
         lives = [life for part in _LIVES if (life := part * max(1, self.num_kept)) >= _SHORTEST_LIFE]
         moments, levels = self._moments(), (COVERAGE, coverage)
         order = np.argsort(self.misfit, kind="stable")

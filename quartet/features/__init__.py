@@ -5,6 +5,7 @@ from quartet.features.arrays import CALENDAR, FIRST_CODE, Bags, TableFeatures, T
 from quartet.features.columns import NumberColumn
 from quartet.features.counts import SeedColumns
 from quartet.features.describe import describe
+from quartet.features.kept import kept_features, statistics_digest
 from quartet.features.kinds import ColumnKind, inspected_kinds
 from quartet.features.lists import NUM_LISTS, list_column
 from quartet.features.paths import LAST
@@ -39,8 +40,10 @@ __all__ = [
     "describe",
     "inspected_kinds",
     "is_about_others",
+    "kept_features",
     "link_words",
     "list_column",
     "plain_table",
     "rows_of",
+    "statistics_digest",
 ]

@@ -120,16 +120,30 @@ class RelationalColumns:
         is_cheap = len(np.unique(seeds.time)) * self.num_entities <= _MOST_COMPARED
         return tuple(name for name in self.names if is_cheap or not is_place(name))
 
-    def matrix(self, seeds: Seeds, wanted: AbstractSet[str] | None = None, threads: int = 1) -> Matrix:
-        """Returns the (S, names) columns of seeds; those of blocks of which none is wanted are left NaN."""
+    def matrix(
+        self,
+        seeds: Seeds,
+        wanted: AbstractSet[str] | None = None,
+        threads: int = 1,
+        made: tuple[Matrix, set[int]] | None = None,
+    ) -> Matrix:
+        """Returns the (S, names) columns of seeds; those of blocks of which none is wanted are left NaN.
+
+        With `made`, what was made of the same seeds before and which blocks of it, the others are filled in.
+        """
         rows, place = seeds.node - self.first_node, 0
-        out = np.full((len(seeds), len(self.names)), np.nan, np.float32)
-        for block in self.blocks:
+        out, filled = made or (self.no_columns(seeds), set())
+        for number, block in enumerate(self.blocks):
             names = block.names
-            if wanted is None or not wanted.isdisjoint(names):
+            if number not in filled and (wanted is None or not wanted.isdisjoint(names)):
                 block.fill(rows, seeds.time, self.rule, out[:, place : place + len(names)], threads)
+                filled.add(number)
             place += len(names)
         return out
+
+    def no_columns(self, seeds: Seeds) -> Matrix:
+        """Returns the (S, names) columns of seeds of which none is made yet."""
+        return np.full((len(seeds), len(self.names)), np.nan, np.float32)
 
     def of_seeds(self, seeds: Seeds) -> Columns:
         return dict(zip(self.names, self.matrix(seeds).T, strict=True))

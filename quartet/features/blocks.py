@@ -263,7 +263,7 @@ class PlaceBlock:
         everyone = np.arange(len(self.known_at))
         asked, when = np.tile(everyone, len(moments)), np.repeat(moments, len(everyone))
         found = np.empty((len(asked), len(self.path.names(self.summed))), np.float32)
-        self.path.fill(self.summed, asked, when, rule, found, threads)
+        self.path.fill(self.summed, asked, when, rule, found, threads, self._kept)
         is_there = visible(self.known_at[asked], when, rule) & (found[:, RECENT] > 0)
         told: list[_Standings] = []
         for place in range(len(moments)):
@@ -346,7 +346,7 @@ class WorldBlock:
     def _at(self, moments: Ints, rule: TimeRule, threads: int) -> Matrix:
         path, everything = self.path, np.zeros(len(moments), np.int64)
         columns = np.full((len(moments), len(path.names(self.summed))), np.nan, np.float32)
-        path.fill(self.summed, everything, moments, rule, columns, threads)
+        path.fill(self.summed, everything, moments, rule, columns, threads, self._kept)
         recent = columns[:, 1:5].astype(np.float64)  # counts of the windows
         with np.errstate(divide="ignore", invalid="ignore"):
             rates = [recent[:, i] / recent[:, i + 1] for i in (1, 2)]

@@ -5,8 +5,9 @@ Nothing counts before everything on the way to it is visible: a path is known wh
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +20,6 @@ from quartet.times import show_length
 
 WINDOWS = (1, 2, 4, 12)  # in units, of which the task's horizon is one
 LAST, FEW, MANY = 12, 3, 50  # events, however long they take
-_FEW_EVENTS = 4  # rows of a path for each that is summed up: from there on those alone are brought together
 RECENT = 4  # the place of the count over the longest window among the columns of a path that counts
 _BEGIN, _ONE, _TWO, _FOUR, _TWELVE, _LAST, _LATEST, _FEW, _MANY = range(9)  # the cuts of `Timeline.cuts`
 
@@ -146,11 +146,11 @@ class Path:
         child = child[self.second.rows[child] >= 0]
         return self.second.table, child[self.timeline.order[begin:end]]
 
-    @property
+    @cached_property
     def windows(self) -> list[str]:
         return [show_length(number * self.unit) for number in WINDOWS]
 
-    @property
+    @cached_property
     def count_names(self) -> list[str]:
         names = [
             "all",
@@ -163,6 +163,13 @@ class Path:
 
     def kinds(self, is_number: bool) -> dict[str, tuple[int, int, int]]:
         """Returns how a cell is summed up, by name; numbers of near rows in more ways."""
+        return self._kinds[is_number]
+
+    @cached_property
+    def _kinds(self) -> tuple[dict[str, tuple[int, int, int]], dict[str, tuple[int, int, int]]]:
+        return self._kinds_of(False), self._kinds_of(True)
+
+    def _kinds_of(self, is_number: bool) -> dict[str, tuple[int, int, int]]:
         one, _, four, twelve = self.windows
         kinds = {
             "mean": (MEAN, _BEGIN, 0),
@@ -197,31 +204,48 @@ class Path:
         return self.count_names + cells
 
     def fill(
-        self, summed: Summed, rows: Ints, times: Ints, rule: TimeRule, out: NDArray[np.float32], threads: int
+        self,
+        summed: Summed,
+        rows: Ints,
+        times: Ints,
+        rule: TimeRule,
+        out: NDArray[np.float32],
+        threads: int,
+        kept: Sequence[int] | None = None,
     ) -> None:
-        """Fills all columns with what is visible from each row at its time; NaN where the row is -1."""
-        from quartet.features.sums import fill_summaries  # compiled when it is first asked for
+        """Fills all columns with what is visible from each row at its time; NaN where the row is -1.
+
+        Of summaries, those among the places `kept` are filled, and perhaps others.
+        """
+        from quartet.features.sums import fill_summaries, narrowed  # compiled when it is first asked for
 
         lengths = [number * self.unit for number in WINDOWS]
         cuts = self.timeline.cuts(rows, times, lengths, (LAST, 1, FEW, MANY), rule)
         place = len(self.count_names)
         if place:
             out[:, :place] = self._counts(cuts, times)
-        shown, node, wanted = self.shown, rows, slice(None)
-        count = cuts[:, -1] - cuts[:, 0]
-        if _FEW_EVENTS * count.sum() < len(
-            shown
-        ):  # a few seeds: their own events alone, those of each by themselves
-            first = np.cumsum(count) - count
-            wanted = shown[np.arange(count.sum()) + np.repeat(cuts[:, 0] - first, count)]
-            shown, node = np.arange(len(wanted)), np.arange(len(rows))
-            cuts = cuts + (first - cuts[:, 0])[:, None]
         for number, (is_number, part) in enumerate(summed.parts):
             kinds = list(self.kinds(is_number).values())
-            cells, offset = summed.cells(number, wanted)
-            target = out[:, place : place + len(part) * len(kinds)]
-            fill_summaries(shown, cells, offset, node, cuts, kinds, target, threads)
-            place += len(part) * len(kinds)
+            end = place + len(part) * len(kinds)
+            asked = list(range(len(kinds)))
+            if kept is not None:
+                asked = sorted({(at - place) % len(kinds) for at in kept if place <= at < end})
+            if part and asked:
+                wanted = np.array(kinds, np.int64)[asked]
+                shown, own_cuts = narrowed(self.shown, rows, cuts, wanted)
+                is_few = shown is not self.shown
+                cells, offset = summed.cells(number, shown if is_few else slice(None))
+                shown = np.arange(len(shown)) if is_few else shown
+                target = out[:, place:end]
+                if len(asked) < len(kinds):
+                    target = np.empty((len(rows), len(part) * len(asked)), np.float32)
+                fill_summaries(
+                    shown, cells, offset, rows, own_cuts, list(map(tuple, wanted)), target, threads
+                )
+                for cell in range(len(part) if len(asked) < len(kinds) else 0):
+                    places = place + cell * len(kinds) + np.array(asked)
+                    out[:, places] = target[:, cell * len(asked) : (cell + 1) * len(asked)]
+            place = end
         out[rows < 0] = np.nan
 
     def _counts(self, cuts: Ints, times: Ints) -> NDArray[np.float64]:

@@ -130,9 +130,10 @@ class Summed:
         is_number, names = self.parts[part]
         columns = [self.table.numbers[n][0] if is_number else self.table.flags[n] for n in names]
         offset = [self.table.numbers[n][1] if is_number else 0.0 for n in names]
-        together = np.empty((len(columns[0][rows]) if columns else 0, len(names)), np.float32)
-        for place, column in enumerate(columns):
-            together[:, place] = column[rows]
+        chosen = [column[rows] for column in columns]
+        together = np.empty((len(chosen[0]) if chosen else 0, len(names)), np.float32)
+        for place, column in enumerate(chosen):
+            together[:, place] = column
         return together, np.array(offset)
 
 

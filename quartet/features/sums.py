@@ -106,6 +106,27 @@ def _summarise(
         at = stop
 
 
+def narrowed(
+    shown: NDArray[np.int64], node: NDArray[np.int64], cuts: NDArray[np.int64], kinds: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Returns the shown rows that some kinds of summaries look at, those of one node after the other, and cuts of them.
+
+    Running sums are whole numbers: where they begin changes no bit. Where most events are looked at, all are returned.
+    """
+    used = np.unique(np.append(kinds[:, 1], kinds[kinds[:, 0] == TREND, 2]))
+    nodes, number = np.unique(node, return_inverse=True)
+    first, top = np.full(len(nodes), len(shown)), np.zeros(len(nodes), np.int64)
+    np.minimum.at(first, number, cuts[:, [*used, -1]].min(1))
+    np.maximum.at(top, number, cuts[:, -1])
+    length = top - first
+    if 2 * int(length.sum()) >= len(shown):
+        return shown, cuts
+    place = np.cumsum(length) - length
+    moved = cuts + (place - first)[number][:, None]
+    moved[:, 0] = place[number]  # no other kind looks further back
+    return shown[np.repeat(first - place, length) + np.arange(length.sum())], moved
+
+
 def fill_summaries(
     shown: NDArray[np.int64],
     cells: NDArray[np.float32],

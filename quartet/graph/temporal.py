@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 from weakref import ReferenceType, ref
 
 import numpy as np
@@ -117,6 +118,18 @@ class TemporalGraph:
     def arrays(self) -> GraphArrays:
         """Returns the arrays as kernels take them."""
         return GraphArrays(*(getattr(self, name) for name in GraphArrays._fields))
+
+    @cached_property
+    def stream_rank(self) -> Ints:
+        """Returns when each row of the stream became known, as a rank."""
+        ranks = np.asarray(self.node_rank[self.stream])
+        ranks.flags.writeable = False  # as where they are mapped from a file: kernels are compiled once
+        return ranks
+
+    @cached_property
+    def made(self) -> dict[str, Any]:
+        """Returns what others have made of this graph alone, by name, so that it is made once."""
+        return {}
 
     @property
     def node_time(self) -> NDArray[np.int64]:

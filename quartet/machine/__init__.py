@@ -14,12 +14,15 @@ from quartet.machine.files import (
     user_cache,
     write_checksums,
 )
+from quartet.machine.libraries import import_lightgbm
 from quartet.machine.processes import ALONE, Processes, all_processes
+from quartet.machine.store import Store, show_size, store_findings
 
 __all__ = [
     "ALONE",
     "Precision",
     "Processes",
+    "Store",
     "all_processes",
     "as_path",
     "autocast",
@@ -29,10 +32,13 @@ __all__ = [
     "found_again",
     "free_bytes",
     "free_cores",
+    "import_lightgbm",
     "intact",
     "mapped",
     "new_file",
     "new_folder",
+    "show_size",
+    "store_findings",
     "sync",
     "usable_cores",
     "use_threads",

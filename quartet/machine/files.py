@@ -24,7 +24,14 @@ _CHECKED = (".json", ".safetensors", ".txt")  # what else lies in a folder is no
 
 
 def user_cache() -> Path:
-    """`$XDG_CACHE_HOME/quartet`, or `~/.cache/quartet`; a relative value is ignored, as the standard asks."""
+    """Returns `$QUARTET_CACHE`, or `$XDG_CACHE_HOME/quartet`, or `~/.cache/quartet`.
+
+    A relative value of the second is ignored, as the standard asks. `QUARTET_CACHE=off` names no folder: then nothing
+    that was made of a database is kept (`Store`), and the rest lies where it would without it.
+    """
+    chosen = os.environ.get("QUARTET_CACHE", "off")
+    if chosen not in ("", "off"):
+        return Path(chosen).expanduser().absolute()
     home = Path(os.environ.get("XDG_CACHE_HOME", ""))
     return (home if home.is_absolute() else Path.home() / ".cache") / "quartet"
 

@@ -30,7 +30,7 @@ from quartet.evaluation import (
 )
 from quartet.features import CODE, NUM_LISTS
 from quartet.listener import SILENT, Listener
-from quartet.machine import ALONE, Processes
+from quartet.machine import ALONE, Processes, import_lightgbm
 from quartet.models.tree_target import ClassStart, ListStart, TreeTarget
 from quartet.models.tree_text import checked_text, joined_labels, leading_columns
 from quartet.tasks import KNOWN_LABELS, SPLITS, Seeds, Split
@@ -207,7 +207,7 @@ class Trees:
 
     @cached_property
     def _booster(self) -> Any:
-        import lightgbm
+        lightgbm = import_lightgbm()
 
         return lightgbm.Booster(model_str=self.text)
 
@@ -322,7 +322,7 @@ class _Boosting:
         must_stop: Callable[[], bool] = lambda: False,
     ) -> str:
         """Returns trees as text: so many rounds of them, or those that are best for the rows that stop them."""
-        import lightgbm  # which takes a second
+        lightgbm = import_lightgbm()  # which takes a second
 
         data, names = self.data, self.data.column_names
         kind, num_outputs, recipe = data.task.spec.type, data.output.num_outputs, data.recipe

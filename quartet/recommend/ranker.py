@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from quartet.machine import import_lightgbm
 from quartet.models import checked_text
 from quartet.recommend.events import Floats
 from quartet.recommend.pairs import Matrix
@@ -72,7 +73,7 @@ class Ranker:
 
     @cached_property
     def _boosters(self) -> list[Any]:
-        import lightgbm
+        lightgbm = import_lightgbm()
 
         return [lightgbm.Booster(model_str=text) for text in self.texts]
 
@@ -99,7 +100,7 @@ class _Watch:
     must_stop: Callable[[], bool]
 
     def __call__(self, state: Any) -> None:
-        import lightgbm
+        lightgbm = import_lightgbm()
 
         if self.must_stop():
             raise lightgbm.callback.EarlyStopException(state.iteration, state.evaluation_result_list)
@@ -109,7 +110,7 @@ def _grow(
     rows: PairRows, k: int, rng_seed: int, rounds: int, stop: PairRows | None = None, watch: Any = None
 ) -> tuple[str, int]:
     """Returns trees as text, and how many rounds are best for the rows that stop them."""
-    import lightgbm
+    lightgbm = import_lightgbm()
 
     rows = _with_hits(rows[rows.is_candidate])
     settings = {

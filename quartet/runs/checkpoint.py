@@ -27,7 +27,7 @@ from safetensors.numpy import load_file, save_file
 from quartet.config import Recipe
 from quartet.errors import IntegrityError, UsageError
 from quartet.evaluation import Calibration, Sure, Temperature, disagreement
-from quartet.features import FeatureStatistics
+from quartet.features import FeatureStatistics, statistics_digest
 from quartet.machine import check_checksums, intact, new_folder, write_checksums
 from quartet.registry import model_row
 from quartet.runs.drift import Drift
@@ -61,8 +61,7 @@ class Checkpoint:
     @cached_property
     def features_key(self) -> str:
         """Returns a digest of the statistics: models with equal ones read the same features."""
-        arrays = {name: hashlib.sha256(a.tobytes()).hexdigest() for name, a in self.statistics.arrays.items()}
-        return hashlib.sha256(json.dumps([self.statistics.to_dict(), arrays]).encode()).hexdigest()
+        return statistics_digest(self.statistics)
 
     @cached_property
     def key(self) -> str:

@@ -20,9 +20,10 @@ from quartet.causal import visible
 from quartet.database import Database, KeyColumn, Table
 from quartet.errors import TaskError, TimeError, UsageError, examples
 from quartet.evaluation import Sure, surest
-from quartet.features import FeatureTable
+from quartet.features import FeatureTable, kept_features
 from quartet.findings import Finding, note
 from quartet.listener import SILENT, Listener
+from quartet.machine import store_findings
 from quartet.runs.checkpoint import DISAGREEMENT, Checkpoint
 from quartet.runs.drift import drift_finding, time_findings
 from quartet.runs.predictions import Predictions, headline, prediction_table
@@ -317,15 +318,17 @@ class LiveModel:
             key = (shown, member.features_key)
             if key not in features:
                 old = (self.views or self._before)[number:][:1]
-                before = (old[0].database, old[0].features) if old else None
-                features[key] = FeatureTable.encode(databases[shown], member.statistics, before)
-                if old:
+                if old:  # what has grown is encoded and sorted only where it is new
+                    before = old[0].database, old[0].features
+                    features[key] = FeatureTable.encode(databases[shown], member.statistics, before)
                     graph_of(databases[shown], old[0].database)
+                else:
+                    features[key] = kept_features(databases[shown], member.statistics)
                 if not recipe.past_labels:
                     record.check_structure(databases[shown])
                 findings += features[key].findings
             views.append(View(databases[shown], features[key], record.spec, recipe))
-        self.listener.noticed(findings)
+        self.listener.noticed([*findings, *store_findings()])
         self._upto, self.views, self._before = upto, views, []
 
 

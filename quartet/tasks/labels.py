@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -22,9 +22,11 @@ from quartet.database import (
     KeyMap,
     Table,
     canonical,
+    exact_rows,
     read_table,
 )
 from quartet.errors import SchemaError, TaskError, TimeError, UsageError, did_you_mean, examples
+from quartet.tasks.kept import KeptAnswers, RowDigests
 from quartet.tasks.sandbox import TaskTables
 from quartet.tasks.spec import TaskSpec
 from quartet.tasks.splits import Split, Splits, forecast_times, no_times
@@ -182,7 +184,11 @@ def forecast_labels(spec: TaskSpec, database: Database, splits: Splits, split: S
         text = f'task "{spec.name}": the data span {num_windows:,} windows of {show_length(spec.horizon)}'
         raise TimeError("T13", text, f"give a longer timedelta, for at most {_MOST_TIMES:,} windows")
     times = forecast_times(split, splits, spec.horizon, spec.num_eval_times, database.span, spec.known_after)
-    return labels_at(spec, database, times, None if split == "test" else splits.test)
+    upto = None if split == "test" else splits.test
+    (labels,) = _TimedTables.of(database).answers(
+        spec, [(times, upto)], lambda rows, own: (_in_order(rows, spec, database, own), True)
+    )
+    return labels
 
 
 def labels_at(
@@ -198,14 +204,23 @@ def labels_at(
 def closed_labels(spec: TaskSpec, database: Database, times: NDArray[np.int64]) -> pa.Table:
     """Returns the label rows of some times, each made from the rows known when its window closed, and from no others.
 
-    Whatever the SQL looks at, no label holds anything that came after the moment from which on it is shown.
+    Whatever the SQL looks at, no label holds anything that came after the moment from which on it is shown. Windows
+    that were made before from the same rows, in this process or an earlier one, are not made again.
     """
-    tables = _TimedTables.of(database)
-    parts = [tables.query(spec, times[:0], STATIC)]  # no rows, but the types of the columns
-    closing = zip(times, spec.known_at(times), strict=True)
-    parts += [tables.query(spec, np.array([time]), int(closed_at)) for time, closed_at in closing]
-    labels = pa.concat_tables([_in_order(labels, spec, database, times) for labels in parts])
-    return labels.filter(pc.is_valid(labels[spec.entity_col]))
+
+    def finished(rows: pa.Table, own: NDArray[np.int64]) -> tuple[pa.Table, bool]:
+        labels = _in_order(rows, spec, database, times)
+        told = label_times(labels[spec.time_col], f'task "{spec.name}"')
+        return labels.filter(pc.is_valid(labels[spec.entity_col])), bool(np.isin(told, own).all())
+
+    asked: list[tuple[NDArray[np.int64], int | None]] = [
+        (times[:0], STATIC)
+    ]  # no rows, but the types of the columns
+    asked += [
+        (np.array([time]), int(closed_at))
+        for time, closed_at in zip(times, spec.known_at(times), strict=True)
+    ]
+    return pa.concat_tables(_TimedTables.of(database).answers(spec, asked, finished))
 
 
 def asked_entities(
@@ -217,11 +232,17 @@ def asked_entities(
     are not over.
     """
     asking = replace(spec, sql=spec.population or spec.sql)
-    rows = _TimedTables.of(database).query(asking, times, upto, rule=rule)
     columns = LabelColumns.of(spec, database[spec.entity_table])
-    kept = [place for place, name in enumerate(rows.column_names) if name in (columns.time, columns.entity)]
-    rows = rows.select(kept).append_column(columns.target, pa.nulls(rows.num_rows))
-    return _in_order(rows, spec, database, times).select([columns.time, columns.entity])
+
+    def finished(rows: pa.Table, own: NDArray[np.int64]) -> tuple[pa.Table, bool]:
+        kept = [
+            place for place, name in enumerate(rows.column_names) if name in (columns.time, columns.entity)
+        ]
+        rows = rows.select(kept).append_column(columns.target, pa.nulls(rows.num_rows))
+        return _in_order(rows, spec, database, own).select([columns.time, columns.entity]), True
+
+    (entities,) = _TimedTables.of(database).answers(asking, [(times, upto)], finished, rule)
+    return entities
 
 
 @dataclass(frozen=True)
@@ -272,7 +293,46 @@ class _TimedTables:
                 data = data.append_column(column, to_arrow(np.where(known_at == STATIC, _LONG_AGO, known_at)))
             return data if (order == np.arange(len(order))).all() else data.take(pa.array(order))
 
-        self.sandbox = TaskTables(tables, in_order)
+        def hashes(name: str) -> tuple[bytes, NDArray[np.uint64]] | None:
+            table = tables[name]
+            columns = [*table.data.columns, pa.chunked_array([table.known_at])]
+            rows = exact_rows(columns, table.num_rows)
+            fields = [(field.name, str(field.type)) for field in table.data.schema]
+            about = repr((fields, known_column(table))).encode()
+            return None if rows is None else (about, rows[np.argsort(table.known_at, kind="stable")])
+
+        self.sandbox, self.digests = TaskTables(tables, in_order), RowDigests(hashes)
+        self.kept: dict[tuple[Any, ...], KeptAnswers] = {}
+
+    def answers(
+        self,
+        spec: TaskSpec,
+        asked: Sequence[tuple[NDArray[np.int64], int | None]],
+        finished: Callable[[pa.Table, NDArray[np.int64]], tuple[pa.Table, bool]],
+        rule: TimeRule = "<=",
+    ) -> list[pa.Table]:
+        """Returns the finished rows of the task's SQL for times over the database up to a time, each made once ever.
+
+        `finished` tells what becomes of rows as SQL gives them, and whether that depends on them alone.
+        """
+        facts = (spec.sql, spec.horizon, spec.time_col, spec.entity_col, spec.target_col, spec.type, rule)
+        of = (*facts, finished.__qualname__)
+        if of not in self.kept:
+            self.kept[of] = KeptAnswers(spec.sql, {"facts": facts[1:], "finished": finished.__qualname__})
+        kept, names = self.kept[of], self.sandbox.names_in(spec.sql)
+        keys = [
+            kept.key(times, {name: self._ranges(name, upto, None, rule) for name in names}, self.digests)
+            for times, upto in asked
+        ]
+        tables = []
+        for key, (times, upto) in zip(keys, asked, strict=True):
+            table = kept.get(key)
+            if table is None:
+                table, is_pure = finished(self.query(spec, times, upto, rule=rule), times)
+                kept.put(key if is_pure else None, table)
+            tables.append(table)
+        kept.write(keys)
+        return tables
 
     def query(
         self,
@@ -283,16 +343,19 @@ class _TimedTables:
         rule: TimeRule = "<=",
     ) -> pa.Table:
         """Returns the rows of the task's SQL as they come (see `labels_at`)."""
+        where = f'task "{spec.name}"'
+        return self.sandbox.query(
+            spec.sql, times, spec.horizon, where, lambda name: self._ranges(name, upto, gap, rule)
+        )
 
-        def rows_of(name: str) -> list[tuple[int, int]]:
-            known_at = self.known_at[name]
-            end = len(known_at) if upto is None else int(num_visible(known_at, upto, rule))
-            if gap is None or gap.table != name:
-                return [(0, end)]
-            first, last = (int(num_visible(known_at, time)) for time in (gap.after, gap.upto))
-            return [(0, min(first, end)), (min(last, end), end)]
-
-        return self.sandbox.query(spec.sql, times, spec.horizon, f'task "{spec.name}"', rows_of)
+    def _ranges(self, name: str, upto: int | None, gap: Gap | None, rule: TimeRule) -> list[tuple[int, int]]:
+        """Returns which rows of a table, in the order of time, are known by then and not taken away."""
+        known_at = self.known_at[name]
+        end = len(known_at) if upto is None else int(num_visible(known_at, upto, rule))
+        if gap is None or gap.table != name:
+            return [(0, end)]
+        first, last = (int(num_visible(known_at, time)) for time in (gap.after, gap.upto))
+        return [(0, min(first, end)), (min(last, end), end)]
 
 
 def column_labels(spec: TaskSpec, database: Database) -> pa.Table:

@@ -64,6 +64,10 @@ class TaskTables:
         self._process: _Process | None = None
         weakref.finalize(self, _forgotten.append, self._owner)
 
+    def names_in(self, sql: str) -> list[str]:
+        """Returns the tables that SQL may read: those that it names."""
+        return [name for name in self._names if name.lower().replace('"', '""') in sql.lower()]
+
     def query(
         self,
         sql: str,
@@ -74,7 +78,7 @@ class TaskTables:
         time_limit: float = _TIME_LIMIT,
     ) -> pa.Table:
         """Returns the rows of a SELECT over the tables, or over the ranges (start, stop) that `rows_of` gives."""
-        names = [name for name in self._names if name.lower().replace('"', '""') in sql.lower()]
+        names = self.names_in(sql)
         if TIMES in map(str.lower, names):
             text = f'{where}: SQL reads the prediction times from "{TIMES}", but the database has a table of that name'
             raise SchemaError("S15", text, "rename that table")

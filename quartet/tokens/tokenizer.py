@@ -22,6 +22,7 @@ from quartet.tokens.batch import SeedGroup, TableRows, TokenBatch
 # is busy only with more. The size decides the last bits of a logit.
 _CPU_TOKENS, _ACCELERATOR_TOKENS = 2400, 2**16
 _LEAST_TOKENS = 32  # as many a seed counts at least: it has a global context beside the shortest local one
+_FEW_NODES = 64  # one in so many
 _DRAWS_A_SEED = 2**15  # no local context is longer
 
 
@@ -70,10 +71,14 @@ class Tokenizer:
         They are in the order of their keys, not of their numbers, which move when unrelated rows do: a sum in another
         order has other last bits.
         """
-        graph, is_there = self.graph, np.zeros(self.graph.num_nodes, bool)
-        for some in nodes:
-            is_there[some] = True
-        node = np.flatnonzero(is_there)
+        graph = self.graph
+        if sum(map(len, nodes)) * _FEW_NODES < graph.num_nodes:  # looking at all of them takes longer
+            node = np.unique(np.concatenate(nodes)).astype(np.int64)
+        else:
+            is_there = np.zeros(graph.num_nodes, bool)
+            for some in nodes:
+                is_there[some] = True
+            node = np.flatnonzero(is_there)
         node = node[np.lexsort((graph.stable_key[node], graph.types(node)))]
         place = np.empty(graph.num_nodes, np.int64)  # for other nodes without meaning
         place[node] = np.arange(len(node))

@@ -5,6 +5,7 @@ Each part is built once and when it is first asked for: trees never wait for a g
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -17,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 
 from quartet.config import Recipe
-from quartet.contexts import Context, sample, task_context
+from quartet.contexts import Context, kept_graph, sample, task_context
 from quartet.database import Database
 from quartet.errors import IntegrityError, examples
 from quartet.evaluation import check_selectable, main_metric
@@ -31,6 +32,7 @@ from quartet.training.outputs import Output, fit_output
 BATCH = 512  # seeds of a batch at inference: a fixed number, because its size decides the last bits
 _AT_ONCE = 32 * BATCH  # seeds that are sampled together: whole batches, so that their bits stay the same
 _ROWS_AT_ONCE = 2**18  # seeds whose columns are in memory together: whole batches, too
+_MOST_CELLS = 2**24  # of columns that are kept from one model to the next
 _graphs: WeakKeyDictionary[Database, TemporalGraph] = WeakKeyDictionary()
 
 
@@ -40,7 +42,10 @@ def graph_of(database: Database, before: Database | None = None) -> TemporalGrap
     Where there is one of a database from which this one has grown (`before`), it is built from that.
     """
     if database not in _graphs:
-        _graphs[database] = TemporalGraph.build(database, None if before is None else _graphs.get(before))
+        grown_from = None if before is None else _graphs.get(before)
+        _graphs[database] = (
+            kept_graph(database) if grown_from is None else TemporalGraph.build(database, grown_from)
+        )
     return _graphs[database]
 
 
@@ -88,8 +93,25 @@ class View:
         if unknown:
             what = f"the model reads columns that there are not {examples(unknown)}"
             raise IntegrityError("C06", what, "train anew")
-        matrix = self.columns.matrix(seeds, frozenset(names), torch.get_num_threads())
+        matrix = self.columns.matrix(seeds, frozenset(names), torch.get_num_threads(), self._made_of(seeds))
         return matrix if names == self.columns.names else matrix[:, [known[name] for name in names]]
+
+    def _made_of(self, seeds: Seeds) -> tuple[NDArray[np.float32], set[int]] | None:
+        """Returns the columns of these seeds that a model of this thread has asked for just before, to be gone on with.
+
+        Several models look at the same few seeds, each at other columns. Of many seeds they would take much memory.
+        """
+        if len(seeds) * len(self.columns.names) > _MOST_CELLS:
+            return None
+        key = (np.asarray(seeds.node).tobytes(), np.asarray(seeds.time).tobytes())
+        if getattr(self._last, "key", None) != key:
+            self._last.key, self._last.made = key, (self.columns.no_columns(seeds), set())
+        made: tuple[NDArray[np.float32], set[int]] = self._last.made
+        return made
+
+    @cached_property
+    def _last(self) -> threading.local:
+        return threading.local()
 
     def matrices(
         self, seeds: Seeds, names: tuple[str, ...], listener: Listener = SILENT

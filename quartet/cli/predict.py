@@ -45,17 +45,20 @@ def predict(
         int | None,
         typer.Option(
             min=1,
-            help="Show so many of the highest scores (default: 10); with --out, write these alone. Of a task with "
-            "classes: so many of the most probable classes of each entity, a row for each; of recommendations, so many "
-            "items (default: as the task is judged by).",
+            help="Show so many of the highest scores (default: 10); with --out or --to, write these alone. Of a task "
+            "with classes: so many of the most probable classes of each entity, a row each; of recommendations, so "
+            "many items (default: as the task is judged by).",
         ),
     ] = None,
     out: Annotated[
         str | None,
         typer.Option(
+            "--out",
+            "-o",
+            "--to",
             metavar="FILE|DATABASE#TABLE",
             help="Write the scores to a .parquet or .csv file, or into a table: `shop.sqlite#scores`, "
-            "`postgresql://user@host/db#scores`. Rows of the same model and time are replaced.",
+            "`postgresql://user@host/db#scores`. Rows of the same model and time are replaced; of --entities, theirs.",
         ),
     ] = None,
     coverage: Coverage = None,
@@ -73,7 +76,7 @@ def predict(
 
     - `--top 3` shows the three most probable classes of each, where there are classes.
 
-    - `--out scores.csv` writes all scores, `--out shop.sqlite#scores` into a table of a database.
+    - `--out scores.csv` writes all scores to a file, `--to shop.sqlite#scores` into a table of a database.
     """
     from quartet.database import hide_passwords
     from quartet.drawing import console, say, set_verbosity

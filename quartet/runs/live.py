@@ -118,7 +118,7 @@ class LiveModel:
         asked, listener = self.asked(entities, at, everyone=everyone), listener or self.listener
         rows, times = asked.rows, asked.times
         if self.members[0].task.spec.type == "recommendation":
-            return self._lists(asked, top, listener)
+            return self._lists(asked, top, listener, entities is not None)
         answers = [self._answers(number, rows, times, listener) for number in range(len(self.members))]
         logits = [own for own, _ in answers]
         record = self.members[0].task
@@ -143,7 +143,8 @@ class LiveModel:
         if self.judged is not None and is_asked:
             quality = "; ".join([quality, *self.judged.told(nominal, abstain)])
         length = show_length(record.horizon) if record.horizon else ""
-        return Predictions(scores, words, quality, self.name, length, record.classes or ())
+        named = entities is not None
+        return Predictions(scores, words, quality, self.name, length, record.classes or (), named)
 
     def _answers(
         self, number: int, rows: NDArray[np.int64], times: NDArray[np.int64], listener: Listener
@@ -186,7 +187,7 @@ class LiveModel:
             self._sures = {closed: sures}
         return self._sures[closed]
 
-    def _lists(self, asked: Asked, most: int | None, listener: Listener) -> Predictions:
+    def _lists(self, asked: Asked, most: int | None, listener: Listener, named: bool) -> Predictions:
         """Returns the ranked items of sources at times."""
         view, spec = self.views[0], self.members[0].task.spec
         if most is not None and (not isinstance(most, int) or most < 1):
@@ -196,7 +197,7 @@ class LiveModel:
         lists = ranked(self.members, self.views, seeds, list_length(spec, most), listener)
         table = list_table(view.database, spec, asked.rows, asked.times, lists)
         length = show_length(spec.horizon) if spec.horizon else ""
-        return Predictions(table, asked.headline, self.quality, self.name, length)
+        return Predictions(table, asked.headline, self.quality, self.name, length, are_named=named)
 
     def explain(self, entities: Sequence[Any] | None = None, at: Times | None = None, **options: Any) -> Any:
         """Returns why entities have their scores, as `Explanations`: parts, cells and aggregates, rows, look-alikes.

@@ -14,6 +14,7 @@ import typer
 from quartet.cli import (
     ask,
     convert,
+    embed,
     evaluate,
     explain,
     inspect,
@@ -44,8 +45,8 @@ app = typer.Typer(
     ),
 )
 _VERBS = (
-    inspect, ask, query, task, leakcheck, train, evaluate, predict, explain, report, sample, convert, recipe, tune,
-    submit,
+    inspect, ask, query, task, leakcheck, train, evaluate, predict, explain, embed, report, sample, convert, recipe,
+    tune, submit,
 )  # fmt: skip
 for _verb in _VERBS:
     app.command()(getattr(_verb, _verb.__name__.rpartition(".")[2]))

@@ -190,9 +190,10 @@ class DatabaseTable:
 
 
 def is_predictions(columns: Iterable[str]) -> bool:
-    """Returns whether a table with these columns holds predictions that were written back: they are no data."""
+    """Returns whether a table with these columns holds what a model said and was written back: it is no data."""
     names = set(columns)
-    return names >= {"model", "time", "horizon"} and bool(names & {"score", "predicted"})
+    said = {"score", "predicted", "embedding", "neighbour", "segment"}
+    return names >= {"model", "time", "horizon"} and bool(names & said)
 
 
 _LOCK = "SELECT pg_advisory_xact_lock(hashtextextended($1, 0))"

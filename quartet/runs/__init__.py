@@ -1,6 +1,7 @@
 """Trained models: fitted, kept in a folder, evaluated, and bound to a database to predict."""
 
 from quartet.runs.checkpoint import Checkpoint
+from quartet.runs.embed import Embeddings, embedding_writer, vectors_of
 from quartet.runs.evaluate import Evaluation, evaluation_file, kept_evaluations, paired, score_on_test
 from quartet.runs.leakcheck import LeakReport, leakcheck
 from quartet.runs.live import LiveModel
@@ -12,6 +13,7 @@ from quartet.runs.sure import Judged
 
 __all__ = [
     "Checkpoint",
+    "Embeddings",
     "Ensemble",
     "Evaluation",
     "JsonTraining",
@@ -23,6 +25,7 @@ __all__ = [
     "Run",
     "TrainedModel",
     "TrainingView",
+    "embedding_writer",
     "evaluation_file",
     "fit",
     "kept_evaluations",
@@ -32,4 +35,5 @@ __all__ = [
     "prediction_writer",
     "question",
     "score_on_test",
+    "vectors_of",
 ]

@@ -25,6 +25,7 @@ from quartet.findings import Finding, note
 from quartet.listener import SILENT, Listener
 from quartet.runs.checkpoint import DISAGREEMENT, Checkpoint
 from quartet.runs.drift import drift_finding, time_findings
+from quartet.runs.embed import Embeddings, embed
 from quartet.runs.predictions import Predictions, headline, prediction_table
 from quartet.runs.ranking import list_length, list_table, ranked
 from quartet.runs.sure import Hints, Judged, Said, check_shares, say, sures_of
@@ -207,6 +208,23 @@ class LiveModel:
         """
         # By name, because explanations are in the room above this one.
         return import_module("quartet.explain").explain(self, entities, at, **options)
+
+    def embed(
+        self,
+        at: Times | None = None,
+        *,
+        neighbours: int = 10,
+        segments: int = 8,
+        everyone: bool = True,
+        listener: Listener | None = None,
+    ) -> Embeddings:
+        """Returns every entity that is known at a time as a vector, with its look-alikes and the segment it is in.
+
+        Vectors are what the networks of the model have made of an entity before they answer; a model of trees alone has
+        none. Without `everyone` there are only those whom the task asks about then. A segment is told in words, by what
+        its members have in common (docs/tables.md).
+        """
+        return embed(self, at, neighbours=neighbours, segments=segments, everyone=everyone, listener=listener)
 
     def asked(
         self, entities: Sequence[Any] | None = None, at: Times | None = None, *, everyone: bool = False

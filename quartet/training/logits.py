@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from quartet.contexts import Context, select
 from quartet.listener import SILENT, Listener
 from quartet.machine import Precision, autocast
-from quartet.tokens import Tokenizer
+from quartet.tokens import TokenBatch, Tokenizer
 from quartet.training.data import BATCH
 
 if TYPE_CHECKING:
@@ -28,8 +29,9 @@ def context_logits(
     precision: Precision = "auto",
     listener: Listener = SILENT,
     total: int | None = None,
+    ask: Callable[[TokenBatch], Tensor] | None = None,
 ) -> NDArray[np.float64]:
-    """Returns the (S, outputs) logits of all seeds of a context, at evaluation.
+    """Returns the (S, outputs) logits of all seeds of a context, at evaluation, or what else is asked of batches.
 
     Each thread takes whole batches: none waits for another, and the bits do not depend on how many there are.
     """
@@ -40,14 +42,13 @@ def context_logits(
         places = np.arange(first, min(first + BATCH, len(context)))
         with torch.inference_mode(), autocast(device.type, precision):
             batch = tokenizer(select(context, places), device=device)
-            logits: NDArray[np.float64] = network(batch).double().cpu().numpy()
+            logits: NDArray[np.float64] = (ask or network)(batch).double().cpu().numpy()
         listener.progress("scores", len(logits), total or len(context))
         return logits
 
-    parts = [np.empty((0, network.schema.num_outputs))]
     with _threads(torch.get_num_threads() if device.type == "cpu" else 1) as pool:
-        parts += pool.map(batch_logits, range(0, len(context), BATCH))
-    return np.concatenate(parts)
+        parts = list(pool.map(batch_logits, range(0, len(context), BATCH)))
+    return np.concatenate(parts or [np.empty((0, network.schema.num_outputs))])
 
 
 @contextmanager

@@ -244,7 +244,7 @@ class LiveModel:
         elif everyone:
             raise UsageError("C02", "entities are given, and everyone is asked for", "leave one of them out")
         else:
-            rows = _entity_rows(table, entities)
+            rows = entity_rows(table, entities)
         if len(times) not in (1, len(rows)):
             raise UsageError(
                 "C02", f"{len(rows):,} entities and {len(times):,} times", "give one time, or one for each"
@@ -343,7 +343,7 @@ def _instant(time: Any) -> int:
     )
 
 
-def _entity_rows(table: Table, entities: Any) -> NDArray[np.int64]:
+def entity_rows(table: Table, entities: Any) -> NDArray[np.int64]:
     """Returns the rows of entities by their keys."""
     if isinstance(entities, (str, bytes)) or not hasattr(entities, "__iter__"):
         raise UsageError("C02", f"entities are {entities!r}", "give a list of keys, also of a single one")

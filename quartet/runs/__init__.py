@@ -8,7 +8,7 @@ from quartet.runs.live import LiveModel
 from quartet.runs.model import Ensemble, TrainedModel, fit, load
 from quartet.runs.predictions import Predictions, prediction_writer, question
 from quartet.runs.run import Run
-from quartet.runs.said import Judgement, kept_judgement_of_said
+from quartet.runs.said import kept_judgement_of_said
 from quartet.runs.show import JsonTraining, ProgressView, TrainingView
 from quartet.runs.sure import Judged
 
@@ -18,7 +18,6 @@ __all__ = [
     "Evaluation",
     "JsonTraining",
     "Judged",
-    "Judgement",
     "LeakReport",
     "LiveModel",
     "Predictions",

@@ -15,6 +15,7 @@ from quartet.cli import (
     ask,
     cache,
     convert,
+    embed,
     evaluate,
     explain,
     inspect,
@@ -46,8 +47,8 @@ app = typer.Typer(
     ),
 )
 _VERBS = (
-    inspect, ask, query, task, leakcheck, train, evaluate, predict, explain, report, serve, sample, convert, recipe,
-    tune, submit, cache,
+    inspect, ask, query, task, leakcheck, train, evaluate, predict, explain, embed, report, serve, sample, convert,
+    recipe, tune, submit, cache,
 )  # fmt: skip
 for _verb in _VERBS:
     app.command()(getattr(_verb, _verb.__name__.rpartition(".")[2]))

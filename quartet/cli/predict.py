@@ -45,19 +45,29 @@ def predict(
         int | None,
         typer.Option(
             min=1,
-            help="Show so many of the highest scores (default: 10); with --out, write these alone. Of a task with "
-            "classes: so many of the most probable classes of each entity, a row for each; of recommendations, so many "
-            "items (default: as the task is judged by).",
+            help="Show so many of the highest scores (default: 10); with --out or --to, write these alone. Of a task "
+            "with classes: so many of the most probable classes of each entity, a row each; of recommendations, so "
+            "many items (default: as the task is judged by).",
         ),
     ] = None,
     out: Annotated[
         str | None,
         typer.Option(
+            "--out",
+            "-o",
+            "--to",
             metavar="FILE|DATABASE#TABLE",
             help="Write the scores to a .parquet or .csv file, or into a table: `shop.sqlite#scores`, "
-            "`postgresql://user@host/db#scores`. Rows of the same model and time are replaced.",
+            "`postgresql://user@host/db#scores`. Rows of the same model and time are replaced; of --entities, theirs.",
         ),
     ] = None,
+    keep: Annotated[
+        bool,
+        typer.Option(
+            "--keep",
+            help="Keep what was said in the run folder, for `quartet evaluate RUN --said` once labels are known.",
+        ),
+    ] = False,
     coverage: Coverage = None,
     abstain: Abstain = 0.0,
     device: DeviceName = "auto",
@@ -73,7 +83,9 @@ def predict(
 
     - `--top 3` shows the three most probable classes of each, where there are classes.
 
-    - `--out scores.csv` writes all scores, `--out shop.sqlite#scores` into a table of a database.
+    - `--keep` keeps what was said in the run folder; `quartet evaluate RUN --said` judges it once labels are known.
+
+    - `--out scores.csv` writes all scores to a file, `--to shop.sqlite#scores` into a table of a database.
     """
     from quartet.database import hide_passwords
     from quartet.drawing import console, say, set_verbosity
@@ -89,10 +101,13 @@ def predict(
     use_threads(threads)
     known = None if labels is None else read_labels(labels)
     trained = load(model, *(also or ()))
+    if keep:
+        _ = trained.one_run  # refused before the work
     live = trained.on(trained.record.open(source, schema), labels=known, device=device)
     scores = live.predict(
         _entities(entities), at, everyone=everyone, coverage=coverage, abstain=abstain, top=top
     )
+    added, num_said = trained.keep(scores) if keep else 0, len(scores)
     if top is not None and scores.classes:
         scores, top = scores.best_classes(top), None
     if json:
@@ -102,6 +117,9 @@ def predict(
         print(dumps({"task": trained.record.name, "predictions": shown}, default=str))
     elif write is None:
         console().print(scores.grid(top or 10))
+    if keep:
+        before = f"; {num_said - added:,} were there before" if added < num_said else ""
+        say(f"Kept {added:,} predictions in {trained.folder}{before}")
     if write is None or out is None:
         return
     written = scores.top(top) if entities is None or top else scores

@@ -37,7 +37,7 @@ _FORMS: dict[str, pa.DataType] = {
     "number": pa.float64(), "whole": pa.int64(), "truth": pa.bool_(), "time": _TIME, "text": pa.string(),
 }  # fmt: skip
 
-Run = Callable[[str, Sequence[Any]], Any]  # runs SQL with parameters
+Run = Callable[[str, Sequence[Sequence[Any]]], Any]  # runs SQL with each of some parameters
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class DatabaseTable:
             raise ResourceError("R02", f'"{self}" cannot be written: {reason}', fix)
 
     def _write_sqlite(self, rows: pa.Table, replacing: Sequence[str]) -> str:
-        def insert(_: Run) -> None:
+        def insert() -> None:
             told = [_values(column) for column in rows.columns]
             places = ", ".join("?" * len(told))
             connection.executemany(
@@ -102,7 +102,7 @@ class DatabaseTable:
             with closing(sqlite3.connect(self.address.path, isolation_level=None)) as connection:
                 connection.execute("BEGIN IMMEDIATE")
                 there = connection.execute("SELECT name FROM pragma_table_info(?)", [self.name]).fetchall()
-                self._fill(rows, replacing, [name for (name,) in there], connection.execute, insert)
+                self._fill(rows, replacing, [name for (name,) in there], connection.executemany, insert)
                 connection.execute("COMMIT")
         except sqlite3.Error as error:
             return str(error)
@@ -120,12 +120,14 @@ class DatabaseTable:
                     _COLUMNS.format("?", "?"), [self.address.schema, self.name]
                 ).fetchall()
 
-                def insert(run: Run) -> None:
+                def insert() -> None:
                     connection.register("fresh rows", rows)
                     names = _names(rows)
-                    run(f'INSERT INTO {self._place} ({names}) SELECT {names} FROM "fresh rows"', [])
+                    connection.execute(
+                        f'INSERT INTO {self._place} ({names}) SELECT {names} FROM "fresh rows"'
+                    )
 
-                self._fill(rows, replacing, [name for (name,) in there], connection.execute, insert)
+                self._fill(rows, replacing, [name for (name,) in there], connection.executemany, insert)
                 connection.execute("COMMIT")
         except duckdb.Error as error:
             return str(error).splitlines()[0]
@@ -134,15 +136,18 @@ class DatabaseTable:
     def _write_postgresql(self, rows: pa.Table, replacing: Sequence[str]) -> str:
         with connected(self.address) as connection, closing(connection.cursor()) as cursor:
 
-            def insert(_: Run) -> None:
+            def insert() -> None:
                 cursor.adbc_ingest(self.name, rows, mode="append", db_schema_name=self.address.schema)
 
-            def run(sql: str, parameters: Sequence[Any] = ()) -> Any:
-                cursor.executemany(sql, [parameters] if parameters else None)  # at once: `execute` may wait
+            def run(sql: str, parameters: Sequence[Sequence[Any]]) -> Any:
+                cursor.executemany(sql, [*parameters] if parameters[0] else None)  # `execute` may wait
 
             transaction = connection.adbc_connection
             try:
                 transaction.set_autocommit(False)  # else the driver ends a BEGIN of ours after each parameter
+                # Of two who write at once the second waits, and then finds the rows that it replaces.
+                cursor.execute(_LOCK, [self._place])
+                cursor.fetchall()
                 cursor.execute(_COLUMNS.format("$1", "$2"), [self.address.schema, self.name])
                 there = [name for (name,) in cursor.fetchall()]
                 self._fill(rows, replacing, there, run, insert)
@@ -163,7 +168,7 @@ class DatabaseTable:
         replacing: Sequence[str],
         there: Sequence[str],
         run: Run,
-        insert: Callable[[Run], None],
+        insert: Callable[[], None],
     ) -> None:
         """Makes the table, or takes away the rows that are replaced, and inserts the new ones."""
         kind = self.address.kind
@@ -172,21 +177,26 @@ class DatabaseTable:
             raise UsageError("C02", f"{text} {examples(rows.column_names, 8)}", "name another table")
         if not there:
             types = [f"{quote(f.name)} {_TYPES[kind][_form(f.type)]}" for f in rows.schema]
-            run(f"CREATE TABLE {self._place} ({', '.join(types)})", [])
+            run(f"CREATE TABLE {self._place} ({', '.join(types)})", [()])
         sign = "${}" if kind == "postgresql" else "?"
         tests = [f"{quote(name)} = {sign.format(number)}" for number, name in enumerate(replacing, 1)]
-        for old in rows.select(list(replacing)).group_by(list(replacing)).aggregate([]).to_pylist():
-            values = [_plain(old[name]) if kind == "sqlite" else old[name] for name in replacing]
+        old = rows.select(list(replacing)).group_by(list(replacing)).aggregate([]).to_pylist()
+        if there and old:
+            values = [
+                [_plain(row[name]) if kind == "sqlite" else row[name] for name in replacing] for row in old
+            ]
             run(f"DELETE FROM {self._place} WHERE {' AND '.join(tests)}", values)
-        insert(run)
+        insert()
 
 
 def is_predictions(columns: Iterable[str]) -> bool:
-    """Returns whether a table with these columns holds predictions that were written back: they are no data."""
+    """Returns whether a table with these columns holds what a model said and was written back: it is no data."""
     names = set(columns)
-    return names >= {"model", "time", "horizon"} and bool(names & {"score", "predicted"})
+    said = {"score", "predicted", "embedding", "neighbour", "segment"}
+    return names >= {"model", "time", "horizon"} and bool(names & said)
 
 
+_LOCK = "SELECT pg_advisory_xact_lock(hashtextextended($1, 0))"
 _COLUMNS = "SELECT column_name FROM information_schema.columns WHERE table_schema = {} AND table_name = {}"
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -42,11 +44,25 @@ class TowerAlone(Network):
         ]
         return np.concatenate([np.empty((0, self.schema.num_outputs)), *parts])
 
-    def raw(self, matrix: NDArray[np.float32], precision: Precision = "auto") -> NDArray[np.float64]:
-        """Returns the (S, outputs) logits of rows of columns."""
-        device, parts = self.readout.bias.device, [np.empty((0, self.schema.num_outputs))]
+    def embeddings(self, view: View, seeds: Seeds, listener: Listener = SILENT) -> NDArray[np.float64]:
+        precision, vector = view.recipe.precision, self.readout.vector
+        matrices = view.matrices(seeds, self.schema.columns, listener)
+        parts = [self.raw(matrix, precision, vector) for matrix in matrices]
+        return np.concatenate([np.empty((0, self.config.width)), *parts])
+
+    def raw(
+        self,
+        matrix: NDArray[np.float32],
+        precision: Precision = "auto",
+        ask: Callable[[None, Tensor], Tensor] | None = None,
+    ) -> NDArray[np.float64]:
+        """Returns the (S, outputs) logits of rows of columns, or what else is asked of the readout."""
+        device = self.readout.bias.device
         self.eval()
         with torch.inference_mode(), autocast(device.type, precision):
-            for rows in torch.from_numpy(matrix).split(_BATCH):
-                parts.append(self.readout(None, rows.to(device)).double().cpu().numpy())
-        return np.concatenate(parts)
+            parts = [
+                (ask or self.readout)(None, rows.to(device)).double().cpu().numpy()
+                for rows in torch.from_numpy(matrix).split(_BATCH)
+                if len(rows)
+            ]
+        return np.concatenate(parts or [np.empty((0, self.schema.num_outputs))])

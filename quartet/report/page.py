@@ -27,6 +27,7 @@ from quartet.machine import as_path, new_file
 from quartet.report.answer import cost, evaluation_parts, headlines, number, question
 from quartet.report.card import board_part, card_part
 from quartet.report.data import data_part, sentence
+from quartet.report.said import said_part
 from quartet.report.who import explanations, highest, who_part
 from quartet.report.why import signed, why_part
 from quartet.runs import Evaluation, LiveModel, ProgressView, TrainedModel, kept_evaluations, leakcheck
@@ -139,6 +140,7 @@ def gather(
         "lines": headlines(shown[0]),
         "cautions": cautions,
         "evaluations": evaluation_parts(shown, record.classes),
+        "said": said_part(model.run),
         "cost": cost(model, len(predictions), seconds),
         "board": board_part(models, then, evaluations) if len(models) > 1 else None,
         "data": data_part(then, findings, leaks),

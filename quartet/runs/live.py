@@ -26,6 +26,7 @@ from quartet.listener import SILENT, Listener
 from quartet.machine import store_findings
 from quartet.runs.checkpoint import DISAGREEMENT, Checkpoint
 from quartet.runs.drift import drift_finding, time_findings
+from quartet.runs.embed import Embeddings, embed
 from quartet.runs.predictions import Predictions, headline, prediction_table
 from quartet.runs.ranking import list_length, list_table, ranked
 from quartet.runs.sure import Hints, Judged, Said, check_shares, say, sures_of
@@ -122,7 +123,7 @@ class LiveModel:
         asked, listener = self.asked(entities, at, everyone=everyone), listener or self.listener
         rows, times = asked.rows, asked.times
         if self.members[0].task.spec.type == "recommendation":
-            return self._lists(asked, top, listener)
+            return self._lists(asked, top, listener, entities is not None)
         answers = [self._answers(number, rows, times, listener) for number in range(len(self.members))]
         logits = [own for own, _ in answers]
         record = self.members[0].task
@@ -147,7 +148,8 @@ class LiveModel:
         if self.judged is not None and is_asked:
             quality = "; ".join([quality, *self.judged.told(nominal, abstain)])
         length = show_length(record.horizon) if record.horizon else ""
-        return Predictions(scores, words, quality, self.name, length, record.classes or ())
+        named = entities is not None
+        return Predictions(scores, words, quality, self.name, length, record.classes or (), named)
 
     def _answers(
         self, number: int, rows: NDArray[np.int64], times: NDArray[np.int64], listener: Listener
@@ -209,7 +211,7 @@ class LiveModel:
         }
         return live
 
-    def _lists(self, asked: Asked, most: int | None, listener: Listener) -> Predictions:
+    def _lists(self, asked: Asked, most: int | None, listener: Listener, named: bool) -> Predictions:
         """Returns the ranked items of sources at times."""
         view, spec = self.views[0], self.members[0].task.spec
         if most is not None and (not isinstance(most, int) or most < 1):
@@ -219,7 +221,7 @@ class LiveModel:
         lists = ranked(self.members, self.views, seeds, list_length(spec, most), listener)
         table = list_table(view.database, spec, asked.rows, asked.times, lists)
         length = show_length(spec.horizon) if spec.horizon else ""
-        return Predictions(table, asked.headline, self.quality, self.name, length)
+        return Predictions(table, asked.headline, self.quality, self.name, length, are_named=named)
 
     def explain(self, entities: Sequence[Any] | None = None, at: Times | None = None, **options: Any) -> Any:
         """Returns why entities have their scores, as `Explanations`: parts, cells and aggregates, rows, look-alikes.
@@ -229,6 +231,23 @@ class LiveModel:
         """
         # By name, because explanations are in the room above this one.
         return import_module("quartet.explain").explain(self, entities, at, **options)
+
+    def embed(
+        self,
+        at: Times | None = None,
+        *,
+        neighbours: int = 10,
+        segments: int = 8,
+        everyone: bool = True,
+        listener: Listener | None = None,
+    ) -> Embeddings:
+        """Returns every entity that is known at a time as a vector, with its look-alikes and the segment it is in.
+
+        Vectors are what the networks of the model have made of an entity before they answer; a model of trees alone has
+        none. Without `everyone` there are only those whom the task asks about then. A segment is told in words, by what
+        its members have in common (docs/tables.md).
+        """
+        return embed(self, at, neighbours=neighbours, segments=segments, everyone=everyone, listener=listener)
 
     def asked(
         self, entities: Sequence[Any] | None = None, at: Times | None = None, *, everyone: bool = False
@@ -248,7 +267,7 @@ class LiveModel:
         elif everyone:
             raise UsageError("C02", "entities are given, and everyone is asked for", "leave one of them out")
         else:
-            rows = _entity_rows(table, entities)
+            rows = entity_rows(table, entities)
         if len(times) not in (1, len(rows)):
             raise UsageError(
                 "C02", f"{len(rows):,} entities and {len(times):,} times", "give one time, or one for each"
@@ -353,7 +372,7 @@ def _instant(time: Any) -> int:
     )
 
 
-def _entity_rows(table: Table, entities: Any) -> NDArray[np.int64]:
+def entity_rows(table: Table, entities: Any) -> NDArray[np.int64]:
     """Returns the rows of entities by their keys."""
     if isinstance(entities, (str, bytes)) or not hasattr(entities, "__iter__"):
         raise UsageError("C02", f"entities are {entities!r}", "give a list of keys, also of a single one")

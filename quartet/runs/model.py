@@ -24,7 +24,9 @@ from quartet.registry import MODELS, model_row
 from quartet.runs.checkpoint import Checkpoint
 from quartet.runs.evaluate import Evaluation, evaluate, kept_judgement, quality
 from quartet.runs.live import LiveModel
+from quartet.runs.predictions import Predictions
 from quartet.runs.run import Run, latest_followed
+from quartet.runs.said import Judgement, judge_said, keep_said
 from quartet.runs.show import ProgressView, TrainingView
 from quartet.tasks import Split, Task, TaskRecord, past_label_findings, read_labels
 from quartet.training import Epoch, Fitted, Member, TrainingData
@@ -162,6 +164,42 @@ class TrainedModel:
             name,
             kept_judgement(self.members),
         )
+
+    def keep(self, predictions: Predictions) -> int:
+        """Adds predictions of this model to the record in its run folder; returns how many were not there before.
+
+        What was said of an entity and a time first stays. `evaluate_said` judges the record.
+        """
+        _check_type(
+            "predictions", predictions, Predictions, "give what model.on(database).predict() returned"
+        )
+        return keep_said(self.one_run, self.record, predictions)
+
+    def evaluate_said(
+        self,
+        database: Database | None = None,
+        *,
+        labels: Any = None,
+        device: str = "auto",
+        listener: Listener | None = None,
+    ) -> Judgement:
+        """Returns how good what the model really said was, by labels that have become known since.
+
+        `database` is one that has grown, by default that of training, opened again. The result is kept in the run
+        folder, for its report.
+        """
+        run = self.one_run
+        grown = self.record.open() if database is None else database
+        known: pa.Table | None = None if labels is None else read_labels(labels)
+        return judge_said(self.on(grown, labels=known, device=device, listener=listener), run, known)
+
+    @property
+    def one_run(self) -> Run:
+        """Returns the run in which predictions are kept; an error where there are several."""
+        if len(self.members) > 1:
+            what = "what several models say together belongs to none of their runs"
+            raise UsageError("C02", what, "keep and judge what one of them says, or write it with --to")
+        return self.run
 
     def report(
         self,

@@ -49,6 +49,9 @@ class Predictions:
     model: str = ""
     horizon: str = ""
     classes: tuple[Any, ...] = ()
+    are_named: bool = (
+        False  # whether the entities were named one by one: they are not all there are at that time
+    )
 
     def __len__(self) -> int:
         return int(self.table.num_rows)
@@ -145,7 +148,7 @@ class Predictions:
         """Writes the table to a .parquet or .csv file, or into a table of a database: `shop.sqlite#scores`.
 
         A table in a database has the columns `model` and `horizon` besides. Rows of the same model and time that are
-        there already are replaced; all others stay.
+        there already are replaced; all others stay. Where entities were asked for by name, these alone are replaced.
         """
         write = prediction_writer(target)
         write(self)
@@ -170,7 +173,13 @@ def prediction_writer(target: str | Path) -> Any:
     if place is None:
         fix = "name a .parquet or .csv file, or a table of a database: shop.sqlite#scores"
         raise UsageError("C02", f'scores cannot be written as "{path.suffix}"', fix)
-    return lambda predictions: place.write(_kept_rows(predictions), ("model", "time"))
+
+    def write_rows(predictions: Predictions) -> None:
+        rows = _kept_rows(predictions)
+        key = [rows.column_names[1]] if predictions.are_named else []  # the first after the model
+        place.write(rows, ("model", "time", *key))
+
+    return write_rows
 
 
 def _kept_rows(predictions: Predictions) -> pa.Table:

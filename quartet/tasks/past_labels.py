@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from quartet.causal import visible
 from quartet.database import FACTS, Database, ForeignKey, TableSchema, TimeColumn
@@ -99,6 +100,28 @@ def known_cases(
         return Seeds(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0))
     if labels is None:
         labels = derived_labels(database, spec, splits, upto, _CASE_WINDOWS)
+    table = _label_table(database, spec, labels, upto)
+    return past_label_seeds(database.adding(KNOWN_LABELS, table, _schema(database, spec)), spec, classes)
+
+
+def cases_at(
+    database: Database,
+    spec: TaskSpec,
+    classes: Sequence[Any] | None,
+    times: NDArray[np.int64],
+    upto: int,
+    labels: pa.Table | None = None,
+) -> Seeds:
+    """Returns the seeds of some times whose labels are known at a time, with these labels.
+
+    Each label of a forecast is made from the rows known when its window closed. Other labels belong to rows, and are
+    all that are known.
+    """
+    if labels is None and spec.kind == "forecast":
+        closed = np.unique(times[visible(spec.known_at(times), upto)])
+        labels = closed_labels(spec, database, closed)
+    elif labels is None:
+        labels = derived_labels(database, spec, Splits(0, 0), upto)
     table = _label_table(database, spec, labels, upto)
     return past_label_seeds(database.adding(KNOWN_LABELS, table, _schema(database, spec)), spec, classes)
 

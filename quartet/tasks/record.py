@@ -18,7 +18,7 @@ from quartet.errors import IntegrityError, SchemaError, UsageError
 from quartet.findings import note
 from quartet.listener import SILENT, Listener
 from quartet.tasks.binding import OnEarlySeed
-from quartet.tasks.past_labels import known_cases, with_past_labels
+from quartet.tasks.past_labels import cases_at, known_cases, with_past_labels
 from quartet.tasks.seeds import Seeds
 from quartet.tasks.spec import TaskSpec, TaskType
 from quartet.tasks.splits import Splits
@@ -185,6 +185,13 @@ class TaskRecord:
         """Returns the latest seeds whose labels are known at a time: rows of the entity table, with their labels."""
         splits = Splits(self.val_timestamp, self.test_timestamp)
         cases = known_cases(database, self.spec, splits, self.classes, upto, labels)
+        return replace(cases, node=cases.node - database.offsets[self.entity_table])
+
+    def cases_at(
+        self, database: Database, times: NDArray[np.int64], upto: int, labels: pa.Table | None = None
+    ) -> Seeds:
+        """Returns the seeds of some times whose labels are known at a time: rows of the entity table, with labels."""
+        cases = cases_at(database, self.spec, self.classes, times, upto, labels)
         return replace(cases, node=cases.node - database.offsets[self.entity_table])
 
     def as_then(self, task: Task, listener: Listener = SILENT) -> Task:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from quartet.contexts import Context, select
 from quartet.listener import SILENT, Listener
 from quartet.machine import Precision, autocast, mapped
-from quartet.tokens import Tokenizer
+from quartet.tokens import TokenBatch, Tokenizer
 from quartet.training.data import BATCH
 
 if TYPE_CHECKING:
@@ -27,8 +28,9 @@ def context_logits(
     precision: Precision = "auto",
     listener: Listener = SILENT,
     total: int | None = None,
+    ask: Callable[[TokenBatch], Tensor] | None = None,
 ) -> NDArray[np.float64]:
-    """Returns the (S, outputs) logits of all seeds of a context, at evaluation.
+    """Returns the (S, outputs) logits of all seeds of a context, at evaluation, or what else is asked of batches.
 
     Each thread takes whole batches: none waits for another, and the bits do not depend on how many there are.
     """
@@ -40,14 +42,15 @@ def context_logits(
         places = np.arange(first, min(first + BATCH, len(context)))
         with torch.inference_mode(), autocast(device.type, precision):
             batch = tokenizer(select(context, places), device=device)
-            logits: NDArray[np.float64] = network(batch).double().cpu().numpy()
+            logits: NDArray[np.float64] = (ask or network)(batch).double().cpu().numpy()
         listener.progress("scores", len(logits), total or len(context))
         return logits
 
-    parts, batches = [np.empty((0, network.schema.num_outputs))], range(0, len(context), BATCH)
+    batches = range(0, len(context), BATCH)
     with _one_thread_each() as threads:
-        parts += mapped(batch_logits, batches, min(threads, len(batches)) if device.type == "cpu" else 1)
-    return np.concatenate(parts)
+        num_threads = max(1, min(threads, len(batches))) if device.type == "cpu" else 1
+        parts = list(mapped(batch_logits, batches, num_threads))
+    return np.concatenate(parts or [np.empty((0, network.schema.num_outputs))])
 
 
 @contextmanager

@@ -187,6 +187,26 @@ class Network(nn.Module):
         ]
         return np.concatenate([np.empty((0, self.schema.num_outputs)), *parts])
 
+    def fused(self, batch: TokenBatch) -> Tensor:
+        """Returns the (B, D) vectors from which the last linear step makes logits: all that was read, as one."""
+        encoded = self.encode(batch)
+        vectors = torch.cat(
+            [
+                self.readout.vector(self.joined(self.views(encoded, batch, group)), batch.columns[group.seed])
+                for group in batch.groups
+            ]
+        )
+        return torch.empty_like(vectors).index_copy(0, batch.order, vectors)  # (B, D)
+
+    def embeddings(self, view: View, seeds: Seeds, listener: Listener = SILENT) -> NDArray[np.float64]:
+        """Returns the (S, D) fused vectors of seeds, of which a view shows the past."""
+        precision, total = view.recipe.precision, len(seeds)
+        parts = [
+            context_logits(self, view.tokenizer, context, precision, listener, total, self.fused)
+            for context in view.contexts(seeds, self.schema.columns)
+        ]
+        return np.concatenate([np.empty((0, self.config.width)), *parts])
+
     def blend(self, logits: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
         return logits[0]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,7 +16,7 @@ import pytest
 
 from quartet.database import Database, DatabaseTable
 from quartet.errors import QuartetError, ResourceError, UsageError
-from tests.postgres import ENCODED_PASSWORD, PASSWORD, NewDatabase, new_database
+from tests.postgres import ENCODED_PASSWORD, PASSWORD, USER, NewDatabase, new_database
 
 __all__ = ["new_database"]
 
@@ -90,6 +91,40 @@ def test_rows_of_the_same_model_and_time_are_replaced_and_others_stay(place: tup
     assert told == [(0, "Zoë", "30 days", 0.75)]
     hours = query(f"SELECT DISTINCT substr(CAST(time AS VARCHAR), 1, 19) FROM {TABLE} ORDER BY 1")
     assert hours == [("2024-06-01 12:00:00",), ("2024-06-01 13:00:00",)]
+
+
+def test_rows_can_be_replaced_one_by_one(place: tuple[str, Query]) -> None:
+    url, query = place
+    table, keys = table_at(f'{url}#my "scores"'), (*KEYS, 'the "key"')
+    table.write(rows(scores=(0.25, 0.5, 0.75)), keys)
+    table.write(rows(scores=(0.125, 0.0625)), keys)
+    assert query(f"SELECT {KEY}, score FROM {TABLE} ORDER BY 1") == [(0, 0.125), (1, 0.0625), (2, 0.75)]
+
+
+def test_several_who_write_the_same_at_once_write_it_once(new_database: NewDatabase) -> None:
+    import psycopg
+
+    url = new_database()
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda _: table_at(f"{url}#scores").write(rows(), KEYS), range(8)))
+    with closing(psycopg.connect(url)) as connection:
+        assert connection.execute("SELECT count(*) FROM scores").fetchall() == [(2,)]
+
+
+def test_who_may_not_write_is_told_so(new_database: NewDatabase) -> None:
+    import psycopg
+
+    url = new_database()
+    table_at(f"{url}#scores").write(rows(), KEYS)
+    guest = f"guest_{url.rpartition('_')[2]}"
+    with closing(psycopg.connect(url, autocommit=True)) as connection:
+        connection.execute(f"CREATE ROLE {guest} LOGIN PASSWORD 'gu3st'".encode())
+        connection.execute(f"GRANT SELECT ON scores TO {guest}".encode())
+    theirs = url.replace(f"{USER}:{ENCODED_PASSWORD}", f"{guest}:gu3st")
+    for name in ("scores", "fresh"):
+        with pytest.raises(ResourceError, match=r"R02.*permission denied") as caught:
+            table_at(f"{theirs}#{name}").write(rows(), KEYS)
+        assert "gu3st" not in f"{caught.value!r}".replace(guest, "")
 
 
 def test_a_table_of_somebody_else_is_not_touched(place: tuple[str, Query]) -> None:

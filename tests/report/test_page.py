@@ -35,6 +35,9 @@ TEXT = st.text(st.characters(codec="utf-8"), min_size=1, max_size=20) | st.sampl
 @pytest.fixture(scope="module", params=KINDS)
 def context(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Context:
     model = shop_model(tmp_path_factory.mktemp("page"), request.param)
+    database = model.task.full_database
+    model.keep(model.on(database, listener=Heard()).predict(at="2023-09-01"))
+    model.evaluate_said(database, listener=Heard())
     return Context(gather([model], None, listener=Heard()))
 
 
@@ -75,6 +78,14 @@ def test_names_of_tables_and_entities_stay_text(context: Context) -> None:
     assert [node.tag for node in page.all("script")] == ["script"]
     assert not page.all("img")
     assert not page.all("b")
+
+
+def test_what_was_said_is_told_with_what_came(context: Context) -> None:
+    [section] = page_of(context).all("section", id="said")
+    assert re.search(r"(\d+) of \1 predictions have a label by now", section.text)
+    assert "2023-09-01" in section.text
+    page = read_page(render({**context, "said": None}))[0]
+    assert not page.all("section", id="said")
 
 
 def test_nothing_is_fetched(context: Context) -> None:

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import random
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
+from functools import cache
 from pathlib import Path
+from typing import Any
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -19,9 +24,12 @@ from quartet.runs.predictions import _sure_columns, headline
 from quartet.runs.sure import Said
 from quartet.tasks.spec import spec_from_dict
 from quartet.times import parse_instant
+from tests.postgres import new_database
 from tests.strategies import scrambled_future, without_future
 from tests.tasks.small import CHURN
-from tests.trained import TREES, Heard, opened, shop_tables
+from tests.trained import KINDS, TREES, Heard, opened, shop_tables
+
+__all__ = ["new_database"]
 
 pytestmark = pytest.mark.usefixtures("one_thread")  # sums in the same order: bits are compared here
 
@@ -31,6 +39,21 @@ AT = "2023-09-01"
 @pytest.fixture(scope="module")
 def shop() -> Database:
     return opened(shop_tables())
+
+
+@pytest.fixture(scope="module")
+def trained(
+    shop: Database, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[str], tuple[TrainedModel, Database]]:
+    """Trees of a kind of task, trained once."""
+
+    @cache
+    def of_kind(kind: str) -> tuple[TrainedModel, Database]:
+        folder = tmp_path_factory.mktemp("runs")
+        task = shop.task(KINDS[kind])
+        return fit(task, recipe=TREES, runs=folder, cache=folder / "cache", listener=Heard()), shop
+
+    return of_kind
 
 
 @pytest.fixture(scope="module")
@@ -76,6 +99,50 @@ def test_predictions_go_into_a_database_once(model: TrainedModel, shop: Database
     with closing(sqlite3.connect(tmp_path / "scores.sqlite")) as connection:
         rows = connection.execute("SELECT customer, score FROM scores").fetchall()
     assert rows == list(zip(*(scores.table[name].to_pylist() for name in ("customer", "score")), strict=True))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("engine", ["sqlite", "duckdb", "postgresql"])
+def test_what_is_said_of_every_kind_of_task_goes_into_every_database(
+    engine: str, kind: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    model, shop = request.getfixturevalue("trained")(kind)
+    scores = model.on(shop, listener=Heard()).predict(at=AT)
+    url = f"{engine}:///{tmp_path}/scores.{engine}"
+    if engine == "postgresql":
+        url = request.getfixturevalue("new_database")()
+    for _ in range(2):
+        scores.write(f"{url}#scores")
+    one = model.on(shop, listener=Heard()).predict(["C03"], at=AT)
+    one.write(f"{url}#scores")  # its own row alone is replaced
+    if engine == "postgresql":
+        import psycopg
+
+        connection: Any = psycopg.connect(url)
+    else:
+        connection = (sqlite3 if engine == "sqlite" else duckdb).connect(tmp_path / f"scores.{engine}")
+    with closing(connection):
+        asked = [name for name in scores.table.column_names if name != "time"]
+        names = ", ".join(f'"{name}"' for name in asked)
+        told = connection.execute(f"SELECT {names} FROM scores ORDER BY customer").fetchall()
+        facts = connection.execute("SELECT DISTINCT model, horizon FROM scores").fetchall()
+    assert facts == [(model.folder.name, "10 days")]
+    expected = list(zip(*(scores.table[n].to_pylist() for n in asked), strict=True))
+    alone = {key: row for key, *row in zip(*(one.table[n].to_pylist() for n in asked), strict=True)}
+    assert [row for row in told if row[0] != "C03"] == [row for row in sorted(expected) if row[0] != "C03"]
+    assert [row for row in told if row[0] == "C03"] == [("C03", *alone["C03"])]
+
+
+def test_lists_go_into_a_database_and_of_a_named_source_its_own_places_are_replaced(tmp_path: Path) -> None:
+    time = pa.array([0] * 4, pa.timestamp("ns", "UTC"))
+    told = {"user": ["a", "a", "b", "b"], "time": time, "rank": [1, 2, 1, 2], "item": [7, 8, 8, 9]}
+    whole = Predictions(pa.table(told | {"score": [0.9, 0.8, 0.7, 0.6]}), model="m", horizon="7 days")
+    again = replace(whole, table=whole.table.slice(2, 1), are_named=True)
+    for predictions in (whole, whole, again):
+        predictions.write(f"{tmp_path}/lists.duckdb#lists")
+    with closing(duckdb.connect(tmp_path / "lists.duckdb")) as connection:
+        rows = connection.execute('SELECT "user", rank, item FROM lists ORDER BY 1, 2').fetchall()
+    assert rows == [("a", 1, 7), ("a", 2, 8), ("b", 1, 8)]
 
 
 @pytest.mark.parametrize(

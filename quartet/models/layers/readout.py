@@ -38,6 +38,9 @@ class LinearReadout(nn.Linear):
     def answer(self, hidden: Tensor, mixed: Tensor | None) -> Tensor:  # noqa: ARG002
         return super().forward(hidden)
 
+    def vector(self, hidden: Tensor, columns: Tensor | None = None) -> Tensor:  # noqa: ARG002
+        return hidden
+
     def begin(self, start: list[float], columns: NDArray[np.float32] | None) -> None:  # noqa: ARG002
         """Sets the first answer to the base rate."""
         with torch.no_grad():
@@ -93,13 +96,18 @@ class Tower(nn.Module):
     def mixed_views(self, views: Tensor) -> Tensor:
         return self.mix(self.layers(views[:, None] * self.member))
 
+    def vector(self, hidden: Tensor | None, columns: Tensor) -> Tensor:
+        """Returns what the heads are about to answer by, the mean of all: (b, D)."""
+        return self._active(hidden, self.mixed(columns)).mean(1)
+
     def answer(self, hidden: Tensor | None, mixed: Tensor) -> Tensor:
         """Returns the logits of h and of what the columns have become."""
-        if self.join is not None:
-            mixed = mixed + self.join(hidden)[:, None]
-        mixed = self.active(mixed)
+        mixed = self._active(hidden, mixed)
         logits = torch.einsum("bkd,kdo->bko", mixed, self.weight) + self.bias
         return logits if self.training else logits.mean(1)
+
+    def _active(self, hidden: Tensor | None, mixed: Tensor) -> Tensor:
+        return self.active(mixed if self.join is None else mixed + self.join(hidden)[:, None])
 
     def contributions(self, hidden: Tensor | None, columns: Tensor, usual: Tensor) -> Tensor:
         """Returns what each column adds to each logit on the way from the usual views to its own, all at once.

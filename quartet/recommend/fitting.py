@@ -50,6 +50,7 @@ class Fitting:
         self.limit, self.k = data.recipe.time_limit or math.inf, data.task.spec.eval_k or 10
         self.scores: dict[str, Floats] = {}  # of each member, on validation
         self.told = self.begin  # when the last member was told of
+        self.model = Recommender(())
 
     def run(self) -> Fitted | None:
         """Returns the blend of members that is best on validation; None if it was stopped."""
@@ -65,7 +66,7 @@ class Fitting:
         self.judged = pair_rows(reader, self.val)
         self.first = next(reader.blocks(self.val))
         self.names = self.first.columns.names()
-        self.model = Recommender(tuple(path.name for path in reader.past.paths))
+        self.model = Recommender(tuple(path.name for path in reader.past.paths), step=reader.step)
         self._score_rules()
         for name in set(self.wanted) & set(RULES):
             self._tell(name)
@@ -145,7 +146,7 @@ class Fitting:
             place[block.at] = np.arange(len(block.at))
             at = np.flatnonzero(place[rows.seed] >= 0)
             items, of = towers.of_items(block, own), place[rows.seed[at]]
-            scores[at] = towers.scores(vectors[block.at], items, block, of, rows.item[at], rows.matrix[at])
+            scores[at] = towers.scores(vectors[block.at], items, of, rows.item[at], rows.matrix[at])
         return scores
 
     def _precisions(self, score: Floats) -> Floats:
@@ -168,12 +169,13 @@ class Fitting:
         blend = blended(self.judged.seed, self.scores, self.model.weights)
         so_far, self.told = float(self._precisions(blend).mean()), time.perf_counter()
         epoch = Epoch(0, float("nan"), so_far, self.told - self.begin, 0.0, is_best=True)
-        member = Member(name, name, self.data.recipe.rng_seed, value, seconds, None)
+        member = Member(self.model.shown(name), name, self.data.recipe.rng_seed, value, seconds, None)
         self.listener.member(member, Fitted(self.model, [epoch], epoch, name))
 
     def lines(self) -> list[tuple[str, str]]:
         limit = f", stopped after {duration(self.limit)}" if self.limit < math.inf else ""
-        return [("model", f"{', '.join(self.wanted)}; the best {self.k} items of each source{limit}")]
+        wanted = ", ".join(map(self.model.shown, self.wanted))
+        return [("model", f"{wanted}; the best {self.k} items of each source{limit}")]
 
     def epoch_line(self, epoch: Epoch) -> str:
         return f"fitted in {duration(epoch.seconds)}"

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from quartet.causal import visible
 from quartet.contexts import sample
@@ -37,6 +38,7 @@ from quartet.training import Epoch, Fitted, Member, TrainingData, View, duration
 
 _FOR_TREES, _FOR_TOWERS = 0.4, 0.3  # of the time limit: at most, and at least
 _MOST_TRAINED = 20_000  # seeds, the latest
+_FOR_CONTEXTS, _TRIED = 0.4, 256  # of what is left; seeds that tell how long a context takes
 _ENOUGH = 300  # seeds of validation that tell epochs of towers apart; of fewer the last is kept
 _STEPS = 6  # weights are multiples of a sixth
 
@@ -104,11 +106,12 @@ class Fitting:
     def _add_towers(self) -> bool:
         """Fits towers; the items nearest to sources are candidates, too, for all members, if that helps."""
         data = self.data.changed(tower_recipe(self.data.recipe), ())
-        if len(self.train) == len(data.seeds["train"]):
+        train, taught = self._affordable(data)
+        if len(train) == len(data.seeds["train"]):
             context = data.context("train")
         else:
-            context = sample(data.view.graph, self.train, data.recipe.sampling, torch.get_num_threads())
-        left = max(_FOR_TOWERS * self.limit, self.limit - (time.perf_counter() - self.begin))
+            context = sample(data.view.graph, train, data.recipe.sampling, torch.get_num_threads())
+        left = max(_FOR_TOWERS * self.limit, self._left)
 
         def validate(towers: Towers) -> float:
             if len(self.val) < _ENOUGH:
@@ -116,7 +119,7 @@ class Fitting:
             return float(self._precisions(self._tower_scores(towers, data.view)).mean())
 
         towers = Towers.fit(
-            data, context, self.train, self.reader, self.names, self.taught, validate, left,
+            data, context, train, self.reader, self.names, taught, validate, left,
             self.listener.should_stop,
         )  # fmt: skip
         if towers is None:
@@ -136,6 +139,22 @@ class Fitting:
         if self.model.ranker is not None:
             self.scores[TREES] = self.model.ranker.scores(self.judged.matrix)
         return True
+
+    @property
+    def _left(self) -> float:
+        return self.limit - (time.perf_counter() - self.begin)
+
+    def _affordable(self, data: TrainingData) -> tuple[Seeds, PairRows]:
+        """Returns the latest seeds whose contexts can be sampled in a part of the time left, and their pairs."""
+        if self.limit == math.inf or len(self.train) <= _TRIED:
+            return self.train, self.taught
+        each = _seconds_of_a_seed(data, self.train)
+        num = int((_FOR_CONTEXTS * self._left) / max(each, 1e-9)) - len(self.val)
+        is_kept = _is_latest(self.train, max(_TRIED, num))
+        if is_kept.all():
+            return self.train, self.taught
+        rows = self.taught[is_kept[self.taught.seed]]
+        return self.train.select(is_kept), replace(rows, seed=(np.cumsum(is_kept) - 1)[rows.seed])
 
     def _tower_scores(self, towers: Towers, view: View) -> Floats:
         """Returns the scores that towers give to the pairs of validation."""
@@ -186,9 +205,23 @@ class Fitting:
 
 def _latest(seeds: Seeds) -> Seeds:
     """Returns the latest seeds of training, of which there may be more than can be learned from."""
-    is_latest = np.zeros(len(seeds), bool)
-    is_latest[np.argsort(-seeds.time, kind="stable")[:_MOST_TRAINED]] = True
+    is_latest = _is_latest(seeds, _MOST_TRAINED)
     return seeds if is_latest.all() else seeds.select(is_latest)
+
+
+def _is_latest(seeds: Seeds, most: int) -> NDArray[np.bool_]:
+    is_latest = np.zeros(len(seeds), bool)
+    is_latest[np.argsort(-seeds.time, kind="stable")[:most]] = True
+    return is_latest
+
+
+def _seconds_of_a_seed(data: TrainingData, seeds: Seeds) -> float:
+    """Returns how long it takes to sample the context of a seed, by some of the latest."""
+    some = seeds.select(_is_latest(seeds, _TRIED))
+    sample(data.view.graph, some.select(np.arange(len(some)) < 1), data.recipe.sampling, 1)  # compiled by now
+    begin = time.perf_counter()
+    sample(data.view.graph, some, data.recipe.sampling, torch.get_num_threads())
+    return (time.perf_counter() - begin) / len(some)
 
 
 def _nearest(towers: Towers, reader: Reader, view: View, seeds: Seeds) -> Callable[[Block], Pool]:

@@ -13,7 +13,7 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from quartet.config import Recipe
 from quartet.evaluation import Lists
 from quartet.listener import SILENT, Listener
 from quartet.machine import ALONE, Processes
-from quartet.recommend.candidates import Moment
+from quartet.recommend.candidates import Moment, Pool
 from quartet.recommend.events import Floats, Ints
 from quartet.recommend.groups import ALL_ROWS
 from quartet.recommend.pairs import Block, Matrix, Reader, pair_pools
@@ -36,6 +36,18 @@ _RULE, TREES, TOWERS = RULES[1], "trees", "towers"
 MEMBERS = {"auto": (_RULE, TREES, TOWERS), "lightgbm": (TREES,), "quartet": (TOWERS,)}
 _FILE = "recommender.json"
 _LOWEST = -1e5
+
+
+class Scored(NamedTuple):
+    """Some seeds with their candidates: the place of the seed and the item of each pair, and the scores by members."""
+
+    block: Block
+    pools: Mapping[str, Pool]
+    of: Ints
+    item: Ints
+    names: tuple[str, ...]
+    matrix: Matrix
+    scores: dict[str, Floats]
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,11 +81,11 @@ class Recommender:
     ) -> dict[str, Lists]:
         """Returns the best items of each seed, by the model's own blend (named "") and by each member and rule."""
         reader, vectors = Reader.of(view, self.paths, step=self.step), None
-        if self.towers is not None and (with_members or self._has_towers):
+        if self.towers is not None and (with_members or self.has_towers):
             vectors = self.towers.vectors(view, seeds)
         found: dict[str, list[Lists]] = {}
         places = []
-        for block, of, item, scores in self._scored(reader, seeds, vectors, with_members):
+        for block, _, of, item, _, _, scores in self.scored(reader, seeds, vectors, with_members):
             places.append(block.at)
             scores[""] = self._blended(of, scores)
             named = {name: scores[name] for name in ("", *scores)} if with_members else {"": scores[""]}
@@ -114,7 +126,8 @@ class Recommender:
         return f"{order} of {main}" if main == ALL_ROWS else f"{order} of the same {main}"
 
     @property
-    def _has_towers(self) -> bool:
+    def has_towers(self) -> bool:
+        """Returns whether towers have a say."""
         return bool(self.weights.get(TOWERS))
 
     def _pools(
@@ -127,26 +140,24 @@ class Recommender:
         nearest = self.towers.nearest(vectors[block.at], items, block) if with_nearest else None
         return block.moment.candidates(block.sources, nearest), items
 
-    def _scored(
-        self, reader: Reader, seeds: Seeds, vectors: Any, with_rules: bool
-    ) -> Iterator[tuple[Block, Ints, Ints, dict[str, Floats]]]:
+    def scored(self, reader: Reader, seeds: Seeds, vectors: Any, with_rules: bool) -> Iterator[Scored]:
         """Yields for some seeds at a time their candidates, and the scores of these by each member."""
         for block in reader.blocks(seeds):
-            pools, items = self._pools(block, reader, vectors, self._has_towers and self.has_nearest)
+            pools, items = self._pools(block, reader, vectors, self.has_towers and self.has_nearest)
             of, item = pair_pools(pools, len(reader.past.items))
             names = block.columns.names()
             matrix = block.columns.matrix(block.sources, of, item)
             scores = {}
             if self.ranker is not None:
-                scores[TREES] = self.ranker.scores(_chosen(matrix, names, self.ranker.names))
+                scores[TREES] = self.ranker.scores(chosen(matrix, names, self.ranker.names))
             if self.towers is not None and items is not None:
-                own = _chosen(matrix, names, self.towers.names)
+                own = chosen(matrix, names, self.towers.names)
                 scores[TOWERS] = self.towers.scores(vectors[block.at], items, of, item, own)
             rules = rule_scores(block.moment, names, matrix)
             wanted = rules if with_rules else {name: rules[name] for name in rules if name in self.weights}
             for name, score in wanted.items():
                 scores[name] = reciprocal_ranks(of, score, item)
-            yield block, of, item, scores
+            yield Scored(block, pools, of, item, names, matrix, scores)
 
     def _blended(self, of: Ints, scores: Mapping[str, Floats]) -> Floats:
         return blended(of, scores, self.weights)
@@ -218,7 +229,7 @@ def _random(block: Block, most: int) -> Lists:
     return Lists(drawn, np.where(drawn >= 0, 0.0, np.nan))
 
 
-def _chosen(matrix: Matrix, names: tuple[str, ...], wanted: tuple[str, ...]) -> Matrix:
+def chosen(matrix: Matrix, names: tuple[str, ...], wanted: tuple[str, ...]) -> Matrix:
     """Returns the columns that a member reads, in its order; those that there are not any more are absent."""
     if names == wanted:
         return matrix

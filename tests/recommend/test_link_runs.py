@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from quartet.listener import Listener
+from quartet.recommend import fitting
 from quartet.runs import TrainedModel, fit, leakcheck, load
 from quartet.runs.run import Run
 from tests.recommend.orders import NUM_SHOPS, QUERY, orders, who, write_orders
@@ -73,6 +76,26 @@ def test_towers_alone_fill_in_a_link(tmp_path: Path) -> None:
     model = fit(who(), "quartet", runs=tmp_path, listener=Listener(), time_limit=10, **SMALL)
     assert model.validation > 0
     assert model.recipe.past_labels
+
+
+def test_towers_learn_from_as_many_seeds_as_contexts_have_time_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard: list[tuple[int, int]] = []
+    towers = fitting.Towers.fit
+    monkeypatch.setattr(fitting, "_TRIED", 64)
+    monkeypatch.setattr(fitting, "_seconds_of_a_seed", lambda *_: 1e-3)
+
+    def fit_towers(
+        data: Any, context: Any, seeds: Any, reader: Any, names: Any, rows: Any, *more: Any
+    ) -> Any:
+        heard.append((len(context), len(np.unique(rows.seed))))
+        return towers(data, context, seeds, reader, names, rows, *more)
+
+    monkeypatch.setattr(fitting.Towers, "fit", staticmethod(fit_towers))
+    for limit in (0.01, 1000.0):
+        fit(who(), "quartet", runs=tmp_path, listener=Listener(), time_limit=limit, **{**SMALL, "epochs": 1})
+    assert heard == [(64, 64), (len(who().seeds("train")),) * 2]
 
 
 def test_a_query_is_asked_and_answered(source: Path) -> None:

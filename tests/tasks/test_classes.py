@@ -262,6 +262,8 @@ def test_a_rule_of_rows_that_name_the_same_row() -> None:
     rule = linked_labels(task)
     assert rule is not None
     assert rule.name == "last 12 of the same customers"
+    every = [rule.name for rule in fit_rules(task, FeatureTable.fit(task.database, task.splits.val))]
+    assert every == ["constant", rule.name, "LightGBM on counts"]  # a row has no labels of its own before
     test = task.seeds("test")
     truth = np.asarray(task.vault.open("test"))
     knowing = rule.knowing(replace(test, target=truth))

@@ -123,6 +123,28 @@ class Events:
         return _Index.of(self.item)
 
 
+@dataclass(frozen=True, eq=False)
+class RowCells:
+    """Numbers in the cells of rows whose link is filled in, and of the earlier rows that each item was linked to."""
+
+    names: tuple[str, ...]
+    own: NDArray[np.float32]  # (sources, names), by place
+    path: Events  # of all rows
+    of_events: NDArray[np.float32]  # (events, names)
+
+    def gaps(self, sources: Sources, of: Ints, item: Ints, most: int, rule: TimeRule) -> NDArray[np.float32]:
+        """Returns (P, names): how far the cells of a source are from the mean of those that the item had last."""
+        known = num_visible(self.path.time, sources.time, rule)
+        pair, at = self.path.by_item.latest(item, known[of], most)
+        mean = np.full((len(of), len(self.names)), np.nan)
+        if len(pair):
+            cells, first = self.of_events[at].astype(np.float64), np.flatnonzero(np.diff(pair, prepend=-1))
+            total = np.add.reduceat(np.nan_to_num(cells), first)
+            count = np.add.reduceat((~np.isnan(cells)).astype(np.int64), first)
+            mean[pair[first]] = np.where(count > 0, total / np.maximum(count, 1), np.nan)
+        return (self.own[sources.place][of] - mean).astype(np.float32)
+
+
 class _Index(NamedTuple):
     """The places of all events by their source or item, oldest first, and these as ascending numbers."""
 

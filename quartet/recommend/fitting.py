@@ -37,7 +37,7 @@ from quartet.times import NEVER
 from quartet.training import Epoch, Fitted, Member, TrainingData, View, duration
 
 _FOR_TREES, _FOR_TOWERS = 0.4, 0.3  # of the time limit: at most, and at least
-_MOST_TRAINED = 20_000  # seeds, the latest
+_MOST_TRAINED, _MOST_JUDGED = 20_000, 3_000  # seeds: of training the latest, of validation some
 _FOR_CONTEXTS, _TRIED = 0.4, 256  # of what is left; seeds that tell how long a context takes
 _ENOUGH = 300  # seeds of validation that tell epochs of towers apart; of fewer the last is kept
 _STEPS = 6  # weights are multiples of a sixth
@@ -57,7 +57,7 @@ class Fitting:
     def run(self) -> Fitted | None:
         """Returns the blend of members that is best on validation; None if it was stopped."""
         self.listener.begin(self)
-        self.train, self.val = _latest(self.data.seeds["train"]), self.data.seeds["val"]
+        self.train, self.val = _latest(self.data.seeds["train"]), _spread(self.data.seeds["val"])
         self.reader = reader = Reader.of(self.data.view, labels=self.train)
         self.taught = pair_rows(reader, self.train, self.data.recipe.rng_seed)
         if not (self.taught.label & self.taught.is_candidate).any():
@@ -207,6 +207,12 @@ def _latest(seeds: Seeds) -> Seeds:
     """Returns the latest seeds of training, of which there may be more than can be learned from."""
     is_latest = _is_latest(seeds, _MOST_TRAINED)
     return seeds if is_latest.all() else seeds.select(is_latest)
+
+
+def _spread(seeds: Seeds) -> Seeds:
+    """Returns seeds of validation, some of many, evenly over all: the pairs of all would not fit into memory."""
+    some = np.linspace(0, len(seeds) - 1, _MOST_JUDGED).astype(np.int64)
+    return seeds if len(seeds) <= _MOST_JUDGED else seeds.select(np.isin(np.arange(len(seeds)), some))
 
 
 def _is_latest(seeds: Seeds, most: int) -> NDArray[np.bool_]:

@@ -16,14 +16,16 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from quartet.database import Database
 from quartet.graph import TemporalGraph
-from quartet.recommend.events import Events, Groups, Ints, Places
+from quartet.recommend.events import Events, Groups, Ints, Places, RowCells
 from quartet.recommend.paths import chains, climbed, joining_paths, words
 from quartet.tasks import KNOWN_LABELS, TaskSpec
 from quartet.times import NEVER, STATIC
 
+Cells = NDArray[np.float32]
 ALL_ROWS = "all rows"
 _MOST_EVENTS = 500  # of a group, the latest
 
@@ -65,6 +67,18 @@ def shared_paths(
             of_row = np.where(ends >= 0, codes[ends], -1) if len(codes) else np.full(len(ends), -1)
             name = " > ".join([*(relation.label for relation in chain), f"{end}.{column}"])
             yield labels_of(name, of_row, known_at, int(codes.max(initial=-1)) + 1)
+
+
+def row_cells(
+    database: Database, spec: TaskSpec, sources: Places, items: Places, names: tuple[str, ...], numbers: Cells
+) -> RowCells:
+    """Returns the numbers in the rows of the entity table, and those of the rows whose link is known."""
+    rows, linked, time = _known_labels(database, spec.entity_table, spec.item_table)
+    nobody, linked = np.zeros(len(rows), np.int64), items.of_row[linked]
+    every = Groups(np.zeros(len(sources), np.int64), np.full(len(sources), STATIC), 1)
+    path = Events.sorted_by_time(ALL_ROWS, nobody, linked, time, every)
+    of_events = numbers[rows[np.lexsort((linked, nobody, time))]]
+    return RowCells(names, numbers[sources.rows], path, of_events)
 
 
 def _known_labels(database: Database, table: str, item: str) -> tuple[Ints, Ints, Ints]:

@@ -5,6 +5,7 @@ by the main     since when, how often in windows, its share of the source's even
 of the item     events in windows of 1/12 to 12 horizons and in all, how it ranks by them, its age, when it is due
 of the source   how many events and items, and how long ago
 from others     how much look-alikes had it, how often linked items were had, what shares its parents
+beside it       how far the numbers of a row whose link is filled in are from those that the item had last
 of its row      numbers of the item's own row and of rows one link away
 """
 
@@ -30,6 +31,7 @@ _WINDOWS = (1 / 12, 1 / 4, 1.0, 2.0, 4.0, 12.0, 1e4)  # in horizons; the last is
 _PAIR_WINDOWS = (1 / 4, 1.0, 4.0)
 _EDITIONS = 4  # of an item, by which its period is measured
 _MOST_ROW_COLUMNS = 40
+_MOST_NUMBERS, _LAST_ROWS = 8, 8  # cells of a row whose link is filled in, and rows that an item had last
 _AT_ONCE = 256  # seeds whose pairs are in memory together
 _MOMENTS = 64  # of training, where each row has a time of its own
 Matrix = NDArray[np.float32]
@@ -117,6 +119,9 @@ class PairColumns:
         columns["look-alikes"] = _found(past.pair_key(alike.source, alike.item), alike.score, key)
         when = _found(past.pair_key(linked.source, linked.item), linked.score, key)
         columns["linked"] = _ages(np.where(when == 0, STATIC, when), time, unit)
+        if past.cells is not None:
+            gaps = past.cells.gaps(sources, of, item, _LAST_ROWS, past.rule).T
+            columns |= {f"{n} beside the item's": gap for n, gap in zip(past.cells.names, gaps, strict=True)}
         columns |= self._same_parents(sources, of, item)
         columns |= {name: values[item] for name, values in self.of_items.items()}
         columns |= self._row_columns(item)
@@ -239,7 +244,9 @@ class Reader:
             name: tuple(column for column, told in table.columns.items() if told.kind == "category")
             for name, table in view.features.statistics.tables.items()
         }
-        past = Past.of(view.database, view.graph, spec, rule, names, categories)
+        own = view.features.tables[spec.entity_table]
+        numbers = dict(zip(own.layout.numbers[:_MOST_NUMBERS], own.numbers.T, strict=False))
+        past = Past.of(view.database, view.graph, spec, rule, names, categories, numbers)
         rows = RelationalColumns.of(view.database, spec.item_table, view.features, rule, spec.horizon)
         if labels is not None:
             past = past.like_labels(labels, spec)

@@ -20,8 +20,8 @@ from quartet.causal import TimeRule, visible
 from quartet.database import Database
 from quartet.errors import TaskError
 from quartet.graph import TemporalGraph
-from quartet.recommend.events import Events, Groups, Ints, Known, Places, Sources, places_in
-from quartet.recommend.groups import ALL_ROWS, shared_paths
+from quartet.recommend.events import Events, Groups, Ints, Known, Places, RowCells, Sources, places_in
+from quartet.recommend.groups import ALL_ROWS, row_cells, shared_paths
 from quartet.recommend.paths import joining_paths
 from quartet.tasks import Links, Seeds, TaskSpec
 
@@ -44,6 +44,7 @@ class Past:
     parents: tuple[tuple[str, Ints, Ints], ...]  # of each item, by each foreign key: row, and known when
     rule: TimeRule
     is_link: bool = False  # that is to be filled in
+    cells: RowCells | None = None  # of such rows
 
     @staticmethod
     def of(
@@ -53,10 +54,12 @@ class Past:
         rule: TimeRule,
         names: tuple[str, ...] = (),
         categories: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
+        numbers: Mapping[str, NDArray[np.float32]] = MappingProxyType({}),
     ) -> Past:
         """Returns the past by some paths, in their order; by default by all that there are.
 
-        `categories` are the columns of each table by whose cells rows have something in common.
+        `categories` are the columns of each table by whose cells rows have something in common, `numbers` the cells of
+        the entity table by which they are near.
         """
         sources, items = (Places.of(database, graph, table) for table in (spec.entity_table, spec.item_table))
         is_link, alone = spec.kind == "autocomplete", Groups.alone(len(sources))
@@ -92,7 +95,11 @@ class Past:
         )
         linked = Events.sorted_by_time("linked", *both, Groups.alone(len(items)))
         paths = tuple(found[name] for name in names or found)
-        return Past(sources, items, paths, linked, parents, rule, is_link)
+        cells = None
+        if is_link and numbers:
+            every_cell = np.stack(list(numbers.values()), 1)
+            cells = row_cells(database, spec, sources, items, tuple(numbers), every_cell)
+        return Past(sources, items, paths, linked, parents, rule, is_link, cells)
 
     @property
     def main(self) -> Events:

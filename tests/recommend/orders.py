@@ -49,7 +49,8 @@ def raw_orders(rng_seed: int = 0, per_day: int = 5) -> Raw:
             who = int(rng.integers(0, np.searchsorted(joined, day, side="right")))
             shop = int(rng.choice(liked[who])) if rng.random() < 0.9 else int(rng.integers(NUM_SHOPS))
             way = str(channel[who]) if rng.random() < 0.9 else "web"
-            orders.append((day, shop, way if rng.random() < 0.97 else None, who))
+            amount = None if rng.random() < 0.05 else float(np.round(10 * (1 + who % 7) + rng.normal(), 2))
+            orders.append((day, shop, way if rng.random() < 0.97 else None, who, amount))
             if rng.random() < 0.3:
                 visits.append((day, int(rng.choice(liked[who])), who))
 
@@ -79,6 +80,7 @@ def raw_orders(rng_seed: int = 0, per_day: int = 5) -> Raw:
                 "placed": days(order[0] for order in orders),
                 "shop": [f"S{order[1]:02d}" for order in orders],
                 "channel": [order[2] for order in orders],
+                "amount": [order[4] for order in orders],
                 "customer": [f"C{order[3]:03d}" for order in orders],
             }
         ),

@@ -178,6 +178,30 @@ def test_columns_are_those_of_their_definition(task: Task, day: int) -> None:
                     assert np.isnan(told[f"{path}: last"])
 
 
+def test_cells_are_compared_with_those_of_the_last_rows_of_an_item(task: Task) -> None:
+    tables, _ = raw_orders()
+    rows, view = tables["orders"].to_pylist(), world(raw_orders(), task)
+    reader, seeds, customers = asked(view)
+    (block,) = reader.blocks(seeds)
+    joined = {row["customer"]: row["joined"] for row in tables["customers"].to_pylist()}
+    numbers = view.database["orders"].data["number"].to_pylist()
+    told = view.features.statistics.tables["orders"].columns["amount"]
+    pairs, place = pair_rows(reader, seeds), block.columns.names().index("amount beside the item's")
+    num_told = 0
+    for seed, item, values in zip(pairs.seed.tolist(), pairs.item.tolist(), pairs.matrix, strict=True):
+        own = rows[numbers[int(seeds.node[seed]) - view.database.offsets["orders"]]]["amount"]
+        who_ = customers[int(reader.past.items.rows[item])]
+        known = [row for row in rows if row["customer"] == who_ and row["placed"].value + LAG <= TIME]
+        known.sort(key=lambda row: max(row["placed"].value + LAG, joined[who_].value))
+        amounts = [row["amount"] for row in known[-8:] if row["amount"] is not None]
+        if own is None or not amounts:
+            assert np.isnan(values[place])
+        else:
+            num_told += 1
+            assert values[place] == pytest.approx((own - np.mean(amounts)) / told.std, abs=1e-4)  # type: ignore[union-attr]
+    assert num_told > 100
+
+
 def test_orders_at_a_shop_that_is_not_known_yet_share_nothing_by_it(task: Task) -> None:
     view = world(raw_orders(), task)
     table = view.database["orders"]

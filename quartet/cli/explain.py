@@ -64,6 +64,8 @@ def explain(
 
     - `--out why.csv` writes the reasons of all whom the task asks about; `--top 100` of the hundred highest alone.
 
+    - Of lists it shows why their first three items are there: pools, members, and pair columns.
+
     - `--global` shows which parts, columns, tables, links and spans of time the model uses.
     """
     from quartet.cli.views.explain import explanations_view
@@ -90,8 +92,19 @@ def explain(
             write(told)
             say(f"Wrote what the model uses to {out}")
         return
+    is_list = trained.record.type == "recommendation"
     live = trained.on(database, labels=None if labels is None else read_labels(labels), device=device)
     keys: list[Any] | None = list(entity or ()) or None
+    if is_list:
+        if keys is None and write is None:
+            keys = live.predict(None, at, top=1).table[0].to_pylist()[:1]
+        listed = live.explain(keys, at)
+        if write is None:
+            console().print(explanations_view(listed, top or 5))
+            return
+        write(listed)
+        say(f"Wrote why {len(listed):,} items are listed to {out}")
+        return
     if keys is None and (write is None or top is not None):
         keys = live.predict(None, at).top(top if write is not None else 1).table[0].to_pylist()
     is_one = keys is not None and len(keys) == 1

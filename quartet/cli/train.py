@@ -92,7 +92,7 @@ def train(
             listener.close()
     if not json:
         folder = shlex.quote(str(trained.folder))
-        if trained.record.type == "recommendation":  # of which there is no page
+        if trained.record.type == "recommendation":  # whose pools it tells
             say(f"How good its lists are: quartet evaluate {folder}")
         else:
             say(f"A page about it, for people: quartet report {folder} -o report.html")

@@ -94,7 +94,7 @@ class LabelFigures:
 def label_figures(
     target: NDArray[Any], score: _Floats, names: Sequence[Any], thresholds: _Floats
 ) -> tuple[LabelFigures, ...]:
-    """Returns the figures of each label that training has."""
+    """Returns the figures of each label that training has, and in one line of those that it lacks."""
     found = []
     for place, name in enumerate(names):
         came, said = target[:, place] == 1, score[:, place] >= thresholds[place]
@@ -110,6 +110,10 @@ def label_figures(
                 right / int(came.sum()) if came.any() else None,
             )
         )
+    if target.shape[1] > len(names):
+        rows = int(target[:, len(names) :].any(1).sum())
+        told = f"(not in training: {target.shape[1] - len(names):,})"
+        found.append(LabelFigures(told, rows, None, None, 1.0, None, 0.0))
     return tuple(found)
 
 

@@ -102,11 +102,16 @@ _LIST_METRICS = {"map": average_precision_at_k, "recall": recall_at_k, "ndcg": n
 def list_measures(
     target: Links, lists: Lists, k: int, entity: _Ints, num_known: int, num_resamples: int = 1000
 ) -> dict[str, Measure]:
-    """Returns MAP, recall and NDCG at k with their intervals over sources, and which part of all items is shown."""
+    """Returns MAP, recall and NDCG at k with their intervals over sources, and which part of all items is shown.
+
+    Where each source has one item, how often it is the first of the list is told, too: the accuracy.
+    """
     lists, num_items = lists.top(k), np.diff(target.offsets)
     told = num_items > 0
     hits = lists.hits(target)[told]
     values = {name: metric(hits, num_items[told]) for name, metric in _LIST_METRICS.items()}
+    if (num_items[told] == 1).all():
+        values["accuracy"] = hits[:, 0].astype(np.float64)
     drawn: dict[str, list[float]] = {name: [] for name in values}
     for weight in resamples(int(told.sum()), entity[told], num_resamples, 0):
         for name, of_rows in values.items():

@@ -58,15 +58,11 @@ class Rule(Protocol):
 
 
 def fit_rules(task: Task, features: FeatureTable) -> list[Rule]:
-    """Returns all rules of a task, the plainest first."""
-    linked = [linked_labels(task)] if task.spec.kind == "autocomplete" else []
-    rules = [
-        Constant.fit(task),
-        entity_mean(task),
-        last_labels(task),
-        *linked,
-        CountTrees.fit(task, features),
-    ]
+    """Returns all rules of a task, the plainest first. A row that is filled in has no labels of its own before."""
+    past = (
+        [linked_labels(task)] if task.spec.kind == "autocomplete" else [entity_mean(task), last_labels(task)]
+    )
+    rules = [Constant.fit(task), *past, CountTrees.fit(task, features)]
     return [rule for rule in rules if rule is not None]
 
 

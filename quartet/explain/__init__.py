@@ -1,5 +1,6 @@
 """Explanations: why a prediction is what it is, and what a model uses; in plain words and numbers that add up."""
 
+from quartet.explain.lists import ListedItem, ListExplanations, explain_lists
 from quartet.explain.result import (
     Change,
     ColumnEffect,
@@ -24,10 +25,13 @@ __all__ = [
     "Explanation",
     "Explanations",
     "GlobalView",
+    "ListExplanations",
+    "ListedItem",
     "LookAlike",
     "RowEffect",
     "Use",
     "explain",
+    "explain_lists",
     "explanation_writer",
     "global_view",
 ]

@@ -100,8 +100,10 @@ class Reader:
     def __init__(self, live: LiveModel) -> None:
         record = live.members[0].task
         if record.type == "recommendation":
-            text = f'lists of task "{record.name}" are not explained yet'
-            raise UsageError("L07", text, "quartet evaluate RUN tells which pools and members they come from")
+            text = f'there is no view of all that lists of task "{record.name}" come from'
+            raise UsageError(
+                "L07", text, "quartet evaluate RUN tells of pools and members, --entity KEY of a list"
+            )
         self.live = live
         self.pieces: list[Piece] = []
         self._last: dict[tuple[Any, ...], Any] = {}

@@ -249,7 +249,7 @@ def explanation_writer(target: str | Path) -> Any:
         fix = "name a .json, .csv or .parquet file"
         raise UsageError("C02", f'explanations cannot be written as "{path.suffix}"', fix)
 
-    def write(explanations: Explanations | GlobalView) -> None:
+    def write(explanations: Any) -> None:
         with new_file(path) as fresh:
             if path.suffix == ".json":
                 text = json.dumps(explanations.to_dict(), indent=1, ensure_ascii=False)

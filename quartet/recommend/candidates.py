@@ -1,6 +1,7 @@
 """Candidates: the items that may be recommended to a source at a time, from several pools, each of what was known then.
 
 past         items that the source has had to do with, by each path, the latest first
+often        of a link that is filled in: items that rows with something in common had, the commonest first
 look-alikes  items that those had lately who lately had the same items as the source
 linked       items linked to items that the source had
 popular      items of most events within the last horizon
@@ -9,19 +10,21 @@ newest       items that became known last
 nearest      items whose vector is nearest to that of the source (of `towers.py`)
 
 Of few items all are candidates. Places of equal score are in the order of stable keys, so that another future changes
-nothing.
+nothing. Each source has a time of its own, up to which it knows events. What is counted of all items, popularity above
+all, is that of a moment, which is the time of its sources or, where each has another, a little before.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from quartet.causal import num_visible
-from quartet.recommend.events import Events, Floats, Ints, Past
+from quartet.causal import num_visible, visible
+from quartet.recommend.events import Floats, Ints, Sources, places_in, ranges
+from quartet.recommend.past import Past
 from quartet.times import STATIC
 
 _FEW = 400  # items, all of which are candidates
@@ -55,14 +58,6 @@ class Moment:
     unit: int  # of windows, in nanoseconds: the horizon
 
     @cached_property
-    def paths(self) -> tuple[_Known, ...]:
-        return tuple(_Known.at(path, self) for path in self.past.paths)
-
-    @cached_property
-    def links(self) -> _Known:
-        return _Known.at(self.past.links, self)
-
-    @cached_property
     def is_visible(self) -> NDArray[np.bool_]:
         return self.past.visible_items(self.time)
 
@@ -73,148 +68,88 @@ class Moment:
 
     def popularity(self, windows: float) -> Ints:
         """Returns how many events of the first path each item has had within the last so many horizons."""
-        known = self.paths[0].events
+        path = self.past.paths[0]
         since = max(STATIC, self.time - int(windows * self.unit))
-        first = int(num_visible(known.time, since))  # of those that are known
-        return np.bincount(known.item[first:], minlength=len(self.past.items))
+        first = int(num_visible(path.time, since))
+        end = path.num_known(self.time, self.past.rule)
+        return np.bincount(path.item[first:end], minlength=len(self.past.items))
 
-    def candidates(self, sources: Ints, nearest: Pool | None = None) -> dict[str, Pool]:
+    def candidates(self, sources: Sources, nearest: Pool | None = None) -> dict[str, Pool]:
         """Returns the candidates of some sources by the name of their pool, best first."""
         pools = {}
-        for number, known in enumerate(self.paths):
-            pairs = known.pairs(sources)
+        for path in self.past.paths:
+            pairs = self.past.known(path, sources).pairs
+            most = _OWN if path is self.past.main else _OTHER
             pool = Pool(pairs.source, pairs.item, pairs.last.astype(np.float64))
-            pools[f"past by {known.events.name}"] = pool.best(_OTHER if number else _OWN)
+            pools[f"past by {path.name}"] = pool.best(most)
+            if self.past.is_link:
+                pools[f"often by {path.name}"] = replace(pool, score=pairs.count.astype(np.float64)).best(
+                    most
+                )
         pools["look-alikes"] = self.look_alikes(sources).best(_NUM)
         pools["linked"] = self.linked(sources).best(_NUM)
         lately = {"popular": self.popularity(1.0), "rising": self.popularity(1 / 12)}
         scores = {name: np.where(counts, counts, np.nan) for name, counts in lately.items()}
-        scores["newest"] = np.where(self.past.items.known_at == STATIC, np.nan, self.past.items.known_at)
-        if len(self.items) <= _FEW:
+        is_few = len(self.items) <= _FEW
+        if is_few:
             scores = {"all": np.ones(len(self.past.items))}
         for name, score in scores.items():
             among = self.items[~np.isnan(score[self.items])]
             order = among[np.lexsort((among, -score[among]))][: _FEW if name == "all" else _NUM]
             source = np.repeat(np.arange(len(sources)), len(order))
             pools[name] = Pool(source, np.tile(order, len(sources)), np.tile(score[order], len(sources)))
+        if not is_few or self.past.is_link:
+            pools["newest"] = self._newest(sources)
         if nearest is not None:
             pools["nearest"] = nearest
         return pools
 
-    def look_alikes(self, sources: Ints) -> Pool:
+    def look_alikes(self, sources: Sources) -> Pool:
         """Returns the items of those who have had the same items as each source, by how much they are alike."""
-        known, num_sources = self.paths[0], len(self.past.sources)
-        of, item = known.latest_items(sources, _RECENT_ITEMS)
-        at, other = known.latest_sources(item, _RECENT_SOURCES)
-        rarity = 1 / np.sqrt(np.maximum(1, known.num_by_item[item]))
-        key, alike = _together(of[at] * num_sources + other, rarity[at])
-        own, other = key // num_sources, key % num_sources
-        is_other = other != sources[own]
+        path, size = self.past.main, self.past.main.groups.size + 1
+        known = self.past.known(path, sources)
+        of, at = known.latest(_RECENT_ITEMS)
+        item = path.item[at]
+        beside, at = path.by_item.latest(item, known.number[of], _RECENT_SOURCES)
+        first, end = path.by_item.ranges(item, known.number[of])
+        rarity = 1 / np.sqrt(np.maximum(1, end - first))
+        key, alike = _together(of[beside] * size + path.source[at], rarity[beside])
+        own, other = key // size, key % size
+        is_other = other != known.group[own]
         near = Pool(own[is_other], other[is_other], alike[is_other]).best(_LOOK_ALIKES)
-        at, item = known.latest_items(near.item, _RECENT_ITEMS)
-        return self._pool(near.source[at], item, near.score[at])
+        of, at = path.by_source.latest(near.item, known.number[near.source], _RECENT_ITEMS)
+        return self._pool(sources, near.source[of], path.item[at], near.score[of])
 
-    def linked(self, sources: Ints) -> Pool:
+    def linked(self, sources: Sources) -> Pool:
         """Returns the items that are linked to items of each source, by when it last had to do with one of these."""
-        parts = [known.latest_events(sources, _RECENT_ITEMS) for known in self.paths]
+        parts = []
+        for path in self.past.paths:
+            of, at = self.past.known(path, sources).latest(_RECENT_ITEMS)
+            parts.append((of, path.item[at], path.time[at]))
         of, item, time = (np.concatenate(each) for each in zip(*parts, strict=True))
-        at, other = self.links.latest_items(item, _LINKED)
-        return self._pool(of[at], other, time[at].astype(np.float64), np.maximum)
+        links = self.past.links
+        number = num_visible(links.time, sources.time, self.past.rule)
+        beside, at = links.by_source.latest(item, number[of], _LINKED)
+        score = time[beside].astype(np.float64)
+        return self._pool(sources, of[beside], links.item[at], score, np.maximum)
 
-    def _pool(self, source: Ints, item: Ints, score: Floats, together: np.ufunc = np.add) -> Pool:
+    def _newest(self, sources: Sources) -> Pool:
+        """Returns the items that became known last before the time of each source."""
+        known_at = self.past.items.known_at
+        dated = np.flatnonzero(known_at != STATIC)
+        dated = dated[np.lexsort((-dated, known_at[dated]))]
+        end = num_visible(known_at[dated], sources.time, self.past.rule)
+        num = np.minimum(end, _NUM)
+        of, at = ranges(end - num, num)
+        return Pool(of, dated[at], known_at[dated][at].astype(np.float64)).best(_NUM)
+
+    def _pool(
+        self, sources: Sources, source: Ints, item: Ints, score: Floats, together: np.ufunc = np.add
+    ) -> Pool:
         key, score = _together(self.past.pair_key(source, item), score, together)
         source, item = key // len(self.past.items), key % len(self.past.items)
-        shown = self.is_visible[item]
+        shown = visible(self.past.items.known_at[item], sources.time[source], self.past.rule)
         return Pool(source[shown], item[shown], score[shown])
-
-
-@dataclass(frozen=True, eq=False)
-class Pairs:
-    """Pairs of a source and an item in order, and what is known of each: how often, first and last when."""
-
-    key: Ints
-    source: Ints
-    item: Ints
-    count: Ints
-    first: Ints
-    last: Ints
-
-
-@dataclass(frozen=True, eq=False)
-class _Known:
-    """The events of a path that are known at a time."""
-
-    whole: Events
-    events: Events  # a prefix of the whole
-    first_by_source: Ints
-    num_by_source: Ints
-    first_by_item: Ints
-    num_by_item: Ints
-    num_items: int
-
-    @staticmethod
-    def at(path: Events, moment: Moment) -> _Known:
-        known, past = path.upto(moment.time, moment.past.rule), moment.past
-        num_sources = len(past.items) if path is past.links else len(past.sources)
-        counts = []
-        for one, some, size in (
-            (path.source, known.source, num_sources),
-            (path.item, known.item, len(past.items)),
-        ):
-            counts += [np.cumsum(np.bincount(one, minlength=size + 1)), np.bincount(some, minlength=size)]
-        before, num, before_items, num_items = counts
-        firsts = [np.concatenate([[0], ends[:-1]]) for ends in (before, before_items)]
-        return _Known(path, known, firsts[0], num, firsts[1], num_items, len(past.items))
-
-    def latest_items(self, sources: Ints, most: int) -> tuple[Ints, Ints]:
-        """Returns the items of the latest events of each source, with the place of the source among the given ones."""
-        of, at = self._latest(sources, most)
-        return of, self.whole.item[at]
-
-    def latest_events(self, sources: Ints, most: int) -> tuple[Ints, Ints, Ints]:
-        """Returns the same, and the times of these events."""
-        of, at = self._latest(sources, most)
-        return of, self.whole.item[at], self.whole.time[at]
-
-    def _latest(self, sources: Ints, most: int) -> tuple[Ints, Ints]:
-        num = np.minimum(self.num_by_source[sources], most)
-        end = self.first_by_source[sources] + self.num_by_source[sources]
-        of, at = _ranges(end - num, num)
-        return of, self.whole.by_source[at]
-
-    def latest_sources(self, items: Ints, most: int) -> tuple[Ints, Ints]:
-        num = np.minimum(self.num_by_item[items], most)
-        of, at = _ranges(self.first_by_item[items] + self.num_by_item[items] - num, num)
-        return of, self.whole.source[self.whole.by_item[at]]
-
-    def of_sources(self, sources: Ints) -> tuple[Ints, Ints, Ints]:
-        """Returns all events of some sources: the place of the source, the item, the time; oldest first for each."""
-        of, at = _ranges(self.first_by_source[sources], self.num_by_source[sources])
-        at = self.whole.by_source[at]
-        return of, self.whole.item[at], self.whole.time[at]
-
-    def pairs(self, sources: Ints) -> Pairs:
-        """Returns the pairs that some sources have been part of, by the places of these."""
-        of, item, time = self.of_sources(sources)
-        order = np.argsort(of * self.num_items + item, kind="stable")
-        key, time = (of * self.num_items + item)[order], time[order]
-        first = np.flatnonzero(np.append(True, key[1:] != key[:-1])) if len(key) else np.empty(0, np.int64)
-        end = np.append(first[1:], len(key))[: len(first)]
-        of_pair, item_of_pair = key[first] // self.num_items, key[first] % self.num_items
-        return Pairs(key[first], of_pair, item_of_pair, end - first, time[first], time[end - 1])
-
-
-def places_in(group: Ints) -> Ints:
-    """Returns the place of each row in its group, where groups stand together."""
-    is_first = np.append(True, group[1:] != group[:-1])[: len(group)]
-    firsts = np.flatnonzero(is_first)
-    return np.arange(len(group)) - np.repeat(firsts, np.diff(np.append(firsts, len(group))))
-
-
-def _ranges(first: Ints, num: Ints) -> tuple[Ints, Ints]:
-    """Returns the numbers from each first on, so many, and to which range each belongs."""
-    of = np.repeat(np.arange(len(num)), num)
-    return of, np.arange(len(of)) + np.repeat(first - (np.cumsum(num) - num), num)
 
 
 def _together(key: Ints, value: Floats, together: np.ufunc = np.add) -> tuple[Ints, Floats]:

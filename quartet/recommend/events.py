@@ -1,31 +1,24 @@
-"""Events: what sources have had to do with items before, by every path through the schema that joins the two.
+"""Events: pairs of a source and an item, each known from a time on, and which of them some sources know at their times.
 
-A path is a table whose rows lead, over at most three foreign keys in all, to a source and to an item:
-`results.driverId` and `results.raceId > races.circuitId`. The table may be that of the items or of the sources. Nothing
-is configured.
+Sources that have no past of their own, rows whose link is to be filled in, have that of a group: see `past.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from quartet.causal import TimeRule, num_visible, visible
-from quartet.database import Database, Relation
-from quartet.errors import TaskError
+from quartet.database import Database
 from quartet.graph import TemporalGraph
-from quartet.tasks import Links, Seeds, TaskSpec
-from quartet.times import NEVER, STATIC
+from quartet.times import STATIC
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
-_MOST_LINKS = 3  # of a path, both ways together
-_MOST_PATHS = 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,168 +51,182 @@ class Places:
 
 
 @dataclass(frozen=True, eq=False)
+class Groups:
+    """Whose events count as those of each source, -1 for nobody's, since when that is known, and how many there are."""
+
+    of_source: Ints  # by place
+    known_at: Ints  # by place
+    size: int
+
+    @staticmethod
+    def alone(size: int) -> Groups:
+        """Returns groups of one source each."""
+        return Groups(np.arange(size), np.full(size, STATIC), size)
+
+    def at(self, sources: Sources, rule: TimeRule) -> Ints:
+        """Returns the group of each source at its time; one more than there are where it has none."""
+        own = self.of_source[sources.place]
+        is_known = (own >= 0) & visible(self.known_at[sources.place], sources.time, rule)
+        return np.where(is_known, own, self.size)
+
+
+@dataclass(frozen=True, eq=False)
+class Sources:
+    """Sources by their places, each at a time."""
+
+    place: Ints
+    time: Ints
+    _known: dict[str, Known] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.place)
+
+    def known(self, path: Events, num_items: int, rule: TimeRule) -> Known:
+        """Returns what each source knows of a path at its time, which is found once."""
+        if path.name not in self._known:
+            number = num_visible(path.time, self.time, rule)
+            self._known[path.name] = Known(path, path.groups.at(self, rule), number, num_items)
+        return self._known[path.name]
+
+
+@dataclass(frozen=True, eq=False)
 class Events:
-    """Pairs of a source and an item, by one path, each with the time from which it is known: oldest first."""
+    """Pairs of a source, or a group of them, and an item, by one path, each known from a time on: oldest first."""
 
     name: str
     source: Ints
     item: Ints
     time: Ints
+    groups: Groups
+    most: int = 2**31  # events, the latest, that are looked at
 
     def __len__(self) -> int:
         return len(self.time)
 
     @staticmethod
-    def sorted_by_time(name: str, source: Ints, item: Ints, time: Ints) -> Events:
+    def sorted_by_time(
+        name: str, source: Ints, item: Ints, time: Ints, groups: Groups, most: int = 2**31
+    ) -> Events:
         order = np.lexsort((item, source, time))
-        return Events(name, source[order], item[order], time[order])
+        return Events(name, source[order], item[order], time[order], groups, most)
 
-    def upto(self, time: int, rule: TimeRule) -> Events:
-        """Returns the events that are visible at a time."""
-        end = int(num_visible(self.time, time, rule))
-        return Events(self.name, self.source[:end], self.item[:end], self.time[:end])
-
-    @cached_property
-    def by_source(self) -> Ints:
-        """Returns the places of all events by source, oldest first."""
-        return np.argsort(self.source, kind="stable")
+    def num_known(self, time: int, rule: TimeRule) -> int:
+        """Returns how many events are visible at a time: the first ones."""
+        return int(num_visible(self.time, time, rule))
 
     @cached_property
-    def by_item(self) -> Ints:
-        return np.argsort(self.item, kind="stable")
+    def by_source(self) -> _Index:
+        return _Index.of(self.source)
+
+    @cached_property
+    def by_item(self) -> _Index:
+        return _Index.of(self.item)
 
 
 @dataclass(frozen=True, eq=False)
-class Past:
-    """All events of a database, the path that is most like the labels first, and what links items with each other."""
+class RowCells:
+    """Numbers in the cells of rows whose link is filled in, and of the earlier rows that each item was linked to."""
 
-    sources: Places
-    items: Places
-    paths: tuple[Events, ...]
-    links: Events  # of an item with an item: source and item are both items
-    parents: tuple[
-        tuple[str, Ints, Ints], ...
-    ]  # of each item, by each foreign key of theirs: row, and known when
-    rule: TimeRule
+    names: tuple[str, ...]
+    own: NDArray[np.float32]  # (sources, names), by place
+    path: Events  # of all rows
+    of_events: NDArray[np.float32]  # (events, names)
+
+    def gaps(self, sources: Sources, of: Ints, item: Ints, most: int, rule: TimeRule) -> NDArray[np.float32]:
+        """Returns (P, names): how far the cells of a source are from the mean of those that the item had last."""
+        known = num_visible(self.path.time, sources.time, rule)
+        pair, at = self.path.by_item.latest(item, known[of], most)
+        mean = np.full((len(of), len(self.names)), np.nan)
+        if len(pair):
+            cells, first = self.of_events[at].astype(np.float64), np.flatnonzero(np.diff(pair, prepend=-1))
+            total = np.add.reduceat(np.nan_to_num(cells), first)
+            count = np.add.reduceat((~np.isnan(cells)).astype(np.int64), first)
+            mean[pair[first]] = np.where(count > 0, total / np.maximum(count, 1), np.nan)
+        return (self.own[sources.place][of] - mean).astype(np.float32)
+
+
+class _Index(NamedTuple):
+    """The places of all events by their source or item, oldest first, and these as ascending numbers."""
+
+    place: Ints
+    number: Ints  # owner * (events + 1) + place
 
     @staticmethod
-    def of(
-        database: Database, graph: TemporalGraph, spec: TaskSpec, rule: TimeRule, names: tuple[str, ...] = ()
-    ) -> Past:
-        """Returns the past by some paths, in their order; by default by all that there are."""
-        sources, items = (Places.of(database, graph, table) for table in (spec.entity_table, spec.item_table))
-        found = {}
-        for name, source, item, time in _paths(database, spec.entity_table, spec.item_table, _MOST_LINKS):
-            if not names or name in names:
-                told = Events.sorted_by_time(name, sources.of_row[source], items.of_row[item], time)
-                if names or len(told):
-                    found[name] = told
-        if not found or set(names) - set(found):
-            text = f'no path of links leads from "{spec.entity_table}" to "{spec.item_table}"'
-            text += f": {', '.join(sorted(set(names) - set(found)))}" if names else ""
-            raise TaskError("S14", text, "declare foreign keys of a table whose rows name both")
-        links = [
-            Events.sorted_by_time("", items.of_row[one], items.of_row[other], time)
-            for _, one, other, time in _paths(database, spec.item_table, spec.item_table, 2)
-        ]
-        both = [
-            np.concatenate([np.empty(0, np.int64), *parts])
-            for parts in (
-                [part for link in links for part in (link.source, link.item)],
-                [part for link in links for part in (link.item, link.source)],
-                [part for link in links for part in (link.time, link.time)],
-            )
-        ]
-        parents = tuple(
-            (r.label, r.rows[items.rows], database[r.parent].known_at[r.rows][items.rows])
-            for r in database.relations
-            if r.table == spec.item_table and r.num_links
-        )
-        return Past(
-            sources,
-            items,
-            tuple(found[name] for name in names or found),
-            Events.sorted_by_time("linked", *both),
-            parents,
-            rule,
+    def of(owner: Ints) -> _Index:
+        place = np.argsort(owner, kind="stable")
+        return _Index(place, owner[place] * (len(owner) + 1) + place)
+
+    def ranges(self, owner: Ints, num_known: Ints) -> tuple[Ints, Ints]:
+        """Returns where the events of each owner begin and end among those that it knows, the first so many of all."""
+        size = len(self.place) + 1
+        return np.searchsorted(self.number, owner * size), np.searchsorted(
+            self.number, owner * size + num_known
         )
 
-    def like_labels(self, labels: Seeds, spec: TaskSpec) -> Past:
-        """Returns the paths that tell most about labels of training, first the one whose events are most like them.
-
-        A path is like the labels if its events in the windows are the labelled pairs, and these alone. Of the others,
-        those are kept that have known most of the labelled pairs before.
-        """
-        assert isinstance(labels.target, Links)
-        counts = np.diff(labels.target.offsets)
-        source = np.repeat(self.sources.of_nodes(labels.node), counts)
-        item, time = self.items.of_nodes(labels.target.nodes), np.repeat(labels.time, counts)
-        moments = np.unique(labels.time)[-24:]  # the last are most like what will be asked
-        likeness, before = [], []
-        for path in self.paths:
-            same, either, known = 0, 0, 0
-            for moment in moments.tolist():
-                at = time == moment
-                wanted = np.unique(self.pair_key(source[at], item[at]))
-                past, later = path.upto(moment, self.rule), path.upto(spec.known_at(moment), self.rule)
-                after = slice(len(past), len(later))
-                fresh = np.unique(self.pair_key(path.source[after], path.item[after]))
-                common = len(np.intersect1d(fresh, wanted, assume_unique=True))
-                same, either = same + common, either + len(fresh) + len(wanted) - common
-                known += int(np.isin(wanted, self.pair_key(past.source, past.item)).sum())
-            likeness.append(same / max(1, either))
-            before.append(known)
-        first = int(np.argmax(likeness))
-        others = [n for n in np.argsort(before, kind="stable")[::-1].tolist() if n != first and before[n]]
-        chosen = [first, *others[: _MOST_PATHS - 1]]
-        return Past(self.sources, self.items, tuple(self.paths[n] for n in chosen), *self._rest)
-
-    @property
-    def _rest(self) -> tuple[Events, tuple[tuple[str, Ints, Ints], ...], TimeRule]:
-        return self.links, self.parents, self.rule
-
-    def pair_key(self, source: Ints, item: Ints) -> Ints:
-        return source * len(self.items) + item
-
-    def visible_items(self, time: int) -> NDArray[np.bool_]:
-        return visible(self.items.known_at, time, self.rule)
+    def latest(self, owner: Ints, num_known: Ints, most: int) -> tuple[Ints, Ints]:
+        """Returns the places of the latest known events of each owner, oldest first, after the number of the owner."""
+        first, end = self.ranges(owner, num_known)
+        num = np.minimum(end - first, most)
+        of, at = ranges(end - num, num)
+        return of, self.place[at]
 
 
-def _paths(
-    database: Database, source: str, item: str, most_links: int
-) -> Iterator[tuple[str, Ints, Ints, Ints]]:
-    """Yields name, source rows, item rows and times of each path, those of fewest links first."""
-    found: list[Any] = []
-    for name, table in database.tables.items():
-        for to_source in _chains(database, name, source):
-            for to_item in _chains(database, name, item):
-                length = len(to_source) + len(to_item)
-                is_same = source == item and [r.label for r in to_source] >= [r.label for r in to_item]
-                if 0 < length <= most_links and not is_same:
-                    found.append((length, len(found), table, to_source, to_item))
-    for _, _, table, *chains in sorted(found, key=lambda one: one[:2]):
-        time, ends = table.known_at.copy(), []
-        for chain in chains:
-            rows = np.arange(table.num_rows)
-            for relation in chain:
-                is_linked = rows >= 0
-                rows = np.where(is_linked, relation.rows[rows], -1)
-                known = database[relation.parent].known_at
-                time = np.maximum(time, np.where(rows >= 0, known[rows], STATIC)) if len(known) else time
-            ends.append(rows)
-        is_whole = (ends[0] >= 0) & (ends[1] >= 0) & (time != NEVER)
-        names = [" > ".join(r.label for r in chain) or table.name for chain in chains]
-        yield f"{names[0]} & {names[1]}", ends[0][is_whole], ends[1][is_whole], time[is_whole]
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """Pairs of a source and an item in order, and what is known of each: how often, first and last when."""
+
+    key: Ints
+    source: Ints
+    item: Ints
+    count: Ints
+    first: Ints
+    last: Ints
 
 
-def _chains(database: Database, start: str, end: str) -> Iterator[tuple[Relation, ...]]:
-    """Yields the ways up from a table to another over no, one or two foreign keys."""
-    if start == end:
-        yield ()
-    for first in database.relations:
-        if first.table == start and first.num_links:
-            if first.parent == end:
-                yield (first,)
-            for second in database.relations:
-                if second.table == first.parent and second.parent == end and second.num_links:
-                    yield first, second
+@dataclass(frozen=True, eq=False)
+class Known:
+    """The events of a path that some sources know, each at its time."""
+
+    path: Events
+    group: Ints  # of each source
+    number: Ints  # of all events, that each source knows
+    num_items: int
+
+    def latest(self, most: int) -> tuple[Ints, Ints]:
+        """Returns the places of the latest events of each source, and before them that of the source."""
+        return self.path.by_source.latest(self.group, self.number, most)
+
+    @cached_property
+    def events(self) -> tuple[Ints, Ints, Ints]:
+        """Returns all events of the sources: the place of the source, the item, the time; oldest first for each."""
+        of, at = self.latest(self.path.most)
+        return of, self.path.item[at], self.path.time[at]
+
+    @cached_property
+    def totals(self) -> Ints:
+        first, end = self.path.by_source.ranges(self.group, self.number)
+        return end - first
+
+    @cached_property
+    def pairs(self) -> Pairs:
+        """Returns the pairs that the sources have been part of, by the places of these."""
+        of, item, time = self.events
+        order = np.argsort(of * self.num_items + item, kind="stable")
+        key, time = (of * self.num_items + item)[order], time[order]
+        first = np.flatnonzero(np.append(True, key[1:] != key[:-1])) if len(key) else np.empty(0, np.int64)
+        end = np.append(first[1:], len(key))[: len(first)]
+        source, item = key[first] // self.num_items, key[first] % self.num_items
+        return Pairs(key[first], source, item, end - first, time[first], time[end - 1])
+
+
+def ranges(first: Ints, num: Ints) -> tuple[Ints, Ints]:
+    """Returns the numbers from each first on, so many, and to which range each belongs."""
+    of = np.repeat(np.arange(len(num)), num)
+    return of, np.arange(len(of)) + np.repeat(first - (np.cumsum(num) - num), num)
+
+
+def places_in(group: Ints) -> Ints:
+    """Returns the place of each row in its group, where groups stand together."""
+    is_first = np.append(True, group[1:] != group[:-1])[: len(group)]
+    firsts = np.flatnonzero(is_first)
+    return np.arange(len(group)) - np.repeat(firsts, np.diff(np.append(firsts, len(group))))

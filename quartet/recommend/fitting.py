@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from quartet.causal import visible
 from quartet.contexts import sample
@@ -36,7 +37,8 @@ from quartet.times import NEVER
 from quartet.training import Epoch, Fitted, Member, TrainingData, View, duration
 
 _FOR_TREES, _FOR_TOWERS = 0.4, 0.3  # of the time limit: at most, and at least
-_MOST_TRAINED = 20_000  # seeds, the latest
+_MOST_TRAINED, _MOST_JUDGED = 20_000, 3_000  # seeds: of training the latest, of validation some
+_FOR_CONTEXTS, _TRIED = 0.4, 256  # of what is left; seeds that tell how long a context takes
 _ENOUGH = 300  # seeds of validation that tell epochs of towers apart; of fewer the last is kept
 _STEPS = 6  # weights are multiples of a sixth
 
@@ -50,11 +52,12 @@ class Fitting:
         self.limit, self.k = data.recipe.time_limit or math.inf, data.task.spec.eval_k or 10
         self.scores: dict[str, Floats] = {}  # of each member, on validation
         self.told = self.begin  # when the last member was told of
+        self.model = Recommender(())
 
     def run(self) -> Fitted | None:
         """Returns the blend of members that is best on validation; None if it was stopped."""
         self.listener.begin(self)
-        self.train, self.val = _latest(self.data.seeds["train"]), self.data.seeds["val"]
+        self.train, self.val = _latest(self.data.seeds["train"]), _spread(self.data.seeds["val"])
         self.reader = reader = Reader.of(self.data.view, labels=self.train)
         self.taught = pair_rows(reader, self.train, self.data.recipe.rng_seed)
         if not (self.taught.label & self.taught.is_candidate).any():
@@ -65,7 +68,7 @@ class Fitting:
         self.judged = pair_rows(reader, self.val)
         self.first = next(reader.blocks(self.val))
         self.names = self.first.columns.names()
-        self.model = Recommender(tuple(path.name for path in reader.past.paths))
+        self.model = Recommender(tuple(path.name for path in reader.past.paths), step=reader.step)
         self._score_rules()
         for name in set(self.wanted) & set(RULES):
             self._tell(name)
@@ -103,11 +106,12 @@ class Fitting:
     def _add_towers(self) -> bool:
         """Fits towers; the items nearest to sources are candidates, too, for all members, if that helps."""
         data = self.data.changed(tower_recipe(self.data.recipe), ())
-        if len(self.train) == len(data.seeds["train"]):
+        train, taught = self._affordable(data)
+        if len(train) == len(data.seeds["train"]):
             context = data.context("train")
         else:
-            context = sample(data.view.graph, self.train, data.recipe.sampling, torch.get_num_threads())
-        left = max(_FOR_TOWERS * self.limit, self.limit - (time.perf_counter() - self.begin))
+            context = sample(data.view.graph, train, data.recipe.sampling, torch.get_num_threads())
+        left = max(_FOR_TOWERS * self.limit, self._left)
 
         def validate(towers: Towers) -> float:
             if len(self.val) < _ENOUGH:
@@ -115,7 +119,7 @@ class Fitting:
             return float(self._precisions(self._tower_scores(towers, data.view)).mean())
 
         towers = Towers.fit(
-            data, context, self.train, self.reader, self.names, self.taught, validate, left,
+            data, context, train, self.reader, self.names, taught, validate, left,
             self.listener.should_stop,
         )  # fmt: skip
         if towers is None:
@@ -136,6 +140,22 @@ class Fitting:
             self.scores[TREES] = self.model.ranker.scores(self.judged.matrix)
         return True
 
+    @property
+    def _left(self) -> float:
+        return self.limit - (time.perf_counter() - self.begin)
+
+    def _affordable(self, data: TrainingData) -> tuple[Seeds, PairRows]:
+        """Returns the latest seeds whose contexts can be sampled in a part of the time left, and their pairs."""
+        if self.limit == math.inf or len(self.train) <= _TRIED:
+            return self.train, self.taught
+        each = _seconds_of_a_seed(data, self.train)
+        num = int((_FOR_CONTEXTS * self._left) / max(each, 1e-9)) - len(self.val)
+        is_kept = _is_latest(self.train, max(_TRIED, num))
+        if is_kept.all():
+            return self.train, self.taught
+        rows = self.taught[is_kept[self.taught.seed]]
+        return self.train.select(is_kept), replace(rows, seed=(np.cumsum(is_kept) - 1)[rows.seed])
+
     def _tower_scores(self, towers: Towers, view: View) -> Floats:
         """Returns the scores that towers give to the pairs of validation."""
         vectors, own, rows = towers.vectors(view, self.val), towers.own_numbers(self.reader), self.judged
@@ -145,7 +165,7 @@ class Fitting:
             place[block.at] = np.arange(len(block.at))
             at = np.flatnonzero(place[rows.seed] >= 0)
             items, of = towers.of_items(block, own), place[rows.seed[at]]
-            scores[at] = towers.scores(vectors[block.at], items, block, of, rows.item[at], rows.matrix[at])
+            scores[at] = towers.scores(vectors[block.at], items, of, rows.item[at], rows.matrix[at])
         return scores
 
     def _precisions(self, score: Floats) -> Floats:
@@ -168,12 +188,13 @@ class Fitting:
         blend = blended(self.judged.seed, self.scores, self.model.weights)
         so_far, self.told = float(self._precisions(blend).mean()), time.perf_counter()
         epoch = Epoch(0, float("nan"), so_far, self.told - self.begin, 0.0, is_best=True)
-        member = Member(name, name, self.data.recipe.rng_seed, value, seconds, None)
+        member = Member(self.model.shown(name), name, self.data.recipe.rng_seed, value, seconds, None)
         self.listener.member(member, Fitted(self.model, [epoch], epoch, name))
 
     def lines(self) -> list[tuple[str, str]]:
         limit = f", stopped after {duration(self.limit)}" if self.limit < math.inf else ""
-        return [("model", f"{', '.join(self.wanted)}; the best {self.k} items of each source{limit}")]
+        wanted = ", ".join(map(self.model.shown, self.wanted))
+        return [("model", f"{wanted}; the best {self.k} items of each source{limit}")]
 
     def epoch_line(self, epoch: Epoch) -> str:
         return f"fitted in {duration(epoch.seconds)}"
@@ -184,9 +205,29 @@ class Fitting:
 
 def _latest(seeds: Seeds) -> Seeds:
     """Returns the latest seeds of training, of which there may be more than can be learned from."""
-    is_latest = np.zeros(len(seeds), bool)
-    is_latest[np.argsort(-seeds.time, kind="stable")[:_MOST_TRAINED]] = True
+    is_latest = _is_latest(seeds, _MOST_TRAINED)
     return seeds if is_latest.all() else seeds.select(is_latest)
+
+
+def _spread(seeds: Seeds) -> Seeds:
+    """Returns seeds of validation, some of many, evenly over all: the pairs of all would not fit into memory."""
+    some = np.linspace(0, len(seeds) - 1, _MOST_JUDGED).astype(np.int64)
+    return seeds if len(seeds) <= _MOST_JUDGED else seeds.select(np.isin(np.arange(len(seeds)), some))
+
+
+def _is_latest(seeds: Seeds, most: int) -> NDArray[np.bool_]:
+    is_latest = np.zeros(len(seeds), bool)
+    is_latest[np.argsort(-seeds.time, kind="stable")[:most]] = True
+    return is_latest
+
+
+def _seconds_of_a_seed(data: TrainingData, seeds: Seeds) -> float:
+    """Returns how long it takes to sample the context of a seed, by some of the latest."""
+    some = seeds.select(_is_latest(seeds, _TRIED))
+    sample(data.view.graph, some.select(np.arange(len(some)) < 1), data.recipe.sampling, 1)  # compiled by now
+    begin = time.perf_counter()
+    sample(data.view.graph, some, data.recipe.sampling, torch.get_num_threads())
+    return (time.perf_counter() - begin) / len(some)
 
 
 def _nearest(towers: Towers, reader: Reader, view: View, seeds: Seeds) -> Callable[[Block], Pool]:

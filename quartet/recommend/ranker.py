@@ -71,6 +71,12 @@ class Ranker:
         each = [b.predict(matrix, raw_score=True, num_threads=threads) for b in self._boosters]
         return np.asarray(np.mean(each, axis=0), np.float64)
 
+    def contributions(self, matrix: Matrix) -> NDArray[np.float64]:
+        """Returns what each column adds to the score of each pair, by TreeSHAP; the mean score is left out."""
+        threads = torch.get_num_threads()
+        each = [b.predict(matrix, pred_contrib=True, num_threads=threads)[:, :-1] for b in self._boosters]
+        return np.asarray(np.mean(each, axis=0), np.float64)
+
     @cached_property
     def _boosters(self) -> list[Any]:
         lightgbm = import_lightgbm()

@@ -13,7 +13,7 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -21,8 +21,9 @@ from quartet.config import Recipe
 from quartet.evaluation import Lists
 from quartet.listener import SILENT, Listener
 from quartet.machine import ALONE, Processes
-from quartet.recommend.candidates import Moment
+from quartet.recommend.candidates import Moment, Pool
 from quartet.recommend.events import Floats, Ints
+from quartet.recommend.groups import ALL_ROWS
 from quartet.recommend.pairs import Block, Matrix, Reader, pair_pools
 from quartet.recommend.ranker import Ranker
 from quartet.recommend.rows import reciprocal_ranks, standardised
@@ -37,6 +38,18 @@ _FILE = "recommender.json"
 _LOWEST = -1e5
 
 
+class Scored(NamedTuple):
+    """Some seeds with their candidates: the place of the seed and the item of each pair, and the scores by members."""
+
+    block: Block
+    pools: Mapping[str, Pool]
+    of: Ints
+    item: Ints
+    names: tuple[str, ...]
+    matrix: Matrix
+    scores: dict[str, Floats]
+
+
 @dataclass(frozen=True, eq=False)
 class Recommender:
     """What ranks items: the paths by which it reads the past, its members, and what each of them weighs."""
@@ -46,6 +59,7 @@ class Recommender:
     towers: Towers | None = None
     weights: Mapping[str, float] = field(default_factory=dict)
     has_nearest: bool = True  # whether items near to a source are candidates: where that helped on validation
+    step: int = 0  # from one moment to the next, of rows whose link is filled in
     members: ClassVar[tuple[Member, ...]] = ()
     is_refit: ClassVar[bool] = False
 
@@ -66,12 +80,12 @@ class Recommender:
         self, view: View, seeds: Seeds, most: int, with_members: bool = False, listener: Listener = SILENT
     ) -> dict[str, Lists]:
         """Returns the best items of each seed, by the model's own blend (named "") and by each member and rule."""
-        reader, vectors = Reader.of(view, self.paths), None
-        if self.towers is not None and (with_members or self._has_towers):
+        reader, vectors = Reader.of(view, self.paths, step=self.step), None
+        if self.towers is not None and (with_members or self.has_towers):
             vectors = self.towers.vectors(view, seeds)
         found: dict[str, list[Lists]] = {}
         places = []
-        for block, of, item, scores in self._scored(reader, seeds, vectors, with_members):
+        for block, _, of, item, _, _, scores in self.scored(reader, seeds, vectors, with_members):
             places.append(block.at)
             scores[""] = self._blended(of, scores)
             named = {name: scores[name] for name in ("", *scores)} if with_members else {"": scores[""]}
@@ -84,12 +98,12 @@ class Recommender:
         back = np.argsort(np.concatenate([np.empty(0, np.int64), *places]), kind="stable")
         joined = {name: Lists.joined(parts, most) for name, parts in found.items()}
         joined = joined or {"": Lists.joined([], most)}
-        return {name: Lists(whole.items[back], whole.scores[back]) for name, whole in joined.items()}
+        return {self.shown(name): Lists(x.items[back], x.scores[back]) for name, x in joined.items()}
 
     def pool_recalls(self, view: View, seeds: Seeds) -> dict[str, float]:
         """Returns which part of the items that came true each pool of candidates has."""
         assert isinstance(seeds.target, Links)
-        reader, counts = Reader.of(view, self.paths), np.diff(seeds.target.offsets)
+        reader, counts = Reader.of(view, self.paths, step=self.step), np.diff(seeds.target.offsets)
         wanted = reader.past.pair_key(
             np.repeat(np.arange(len(seeds)), counts), reader.past.items.of_nodes(seeds.target.nodes)
         )
@@ -103,8 +117,17 @@ class Recommender:
                 found[name] = found.get(name, 0) + len(np.intersect1d(key, wanted))
         return {name: number / max(1, len(wanted)) for name, number in found.items()}
 
+    def shown(self, name: str) -> str:
+        """Returns the name of a member or rule for people: a row whose link is filled in has no past of its own."""
+        if not self.step or name not in RULES[1:]:
+            return name
+        order = "latest" if name == RULES[1] else "commonest"
+        main = self.paths[min(1, len(self.paths) - 1)]
+        return f"{order} of {main}" if main == ALL_ROWS else f"{order} of the same {main}"
+
     @property
-    def _has_towers(self) -> bool:
+    def has_towers(self) -> bool:
+        """Returns whether towers have a say."""
         return bool(self.weights.get(TOWERS))
 
     def _pools(
@@ -117,26 +140,24 @@ class Recommender:
         nearest = self.towers.nearest(vectors[block.at], items, block) if with_nearest else None
         return block.moment.candidates(block.sources, nearest), items
 
-    def _scored(
-        self, reader: Reader, seeds: Seeds, vectors: Any, with_rules: bool
-    ) -> Iterator[tuple[Block, Ints, Ints, dict[str, Floats]]]:
+    def scored(self, reader: Reader, seeds: Seeds, vectors: Any, with_rules: bool) -> Iterator[Scored]:
         """Yields for some seeds at a time their candidates, and the scores of these by each member."""
         for block in reader.blocks(seeds):
-            pools, items = self._pools(block, reader, vectors, self._has_towers and self.has_nearest)
+            pools, items = self._pools(block, reader, vectors, self.has_towers and self.has_nearest)
             of, item = pair_pools(pools, len(reader.past.items))
             names = block.columns.names()
             matrix = block.columns.matrix(block.sources, of, item)
             scores = {}
             if self.ranker is not None:
-                scores[TREES] = self.ranker.scores(_chosen(matrix, names, self.ranker.names))
+                scores[TREES] = self.ranker.scores(chosen(matrix, names, self.ranker.names))
             if self.towers is not None and items is not None:
-                own = _chosen(matrix, names, self.towers.names)
-                scores[TOWERS] = self.towers.scores(vectors[block.at], items, block, of, item, own)
+                own = chosen(matrix, names, self.towers.names)
+                scores[TOWERS] = self.towers.scores(vectors[block.at], items, of, item, own)
             rules = rule_scores(block.moment, names, matrix)
             wanted = rules if with_rules else {name: rules[name] for name in rules if name in self.weights}
             for name, score in wanted.items():
                 scores[name] = reciprocal_ranks(of, score, item)
-            yield block, of, item, scores
+            yield Scored(block, pools, of, item, names, matrix, scores)
 
     def _blended(self, of: Ints, scores: Mapping[str, Floats]) -> Floats:
         return blended(of, scores, self.weights)
@@ -145,7 +166,8 @@ class Recommender:
         return self
 
     def save(self, folder: Path) -> None:
-        facts = {"paths": self.paths, "weights": self.weights, "has_nearest": self.has_nearest}
+        names = ("paths", "weights", "has_nearest", "step")
+        facts = {name: getattr(self, name) for name in names}
         (folder / _FILE).write_text(json.dumps(facts, indent=1), encoding="utf-8")
         for part in (self.ranker, self.towers):
             if part is not None:
@@ -159,7 +181,8 @@ class Recommender:
             raise ValueError("weights of other members")
         ranker = Ranker.load(folder) if TREES in weights else None
         towers = Towers.load(folder, tower_recipe(recipe), output) if TOWERS in weights else None
-        return cls(tuple(facts["paths"]), ranker, towers, weights, bool(facts["has_nearest"]))
+        step = int(facts.get("step", 0))
+        return cls(tuple(facts["paths"]), ranker, towers, weights, bool(facts["has_nearest"]), step)
 
     @property
     def num_parameters(self) -> int:
@@ -168,15 +191,16 @@ class Recommender:
 
     @property
     def summary(self) -> str:
-        parts = [f"{weight:.0%} {name}" for name, weight in self.weights.items() if weight]
+        parts = [f"{weight:.0%} {self.shown(name)}" for name, weight in self.weights.items() if weight]
         return " and ".join(parts)
 
 
 def rule_scores(moment: Moment, names: tuple[str, ...], matrix: Matrix) -> dict[str, Floats]:
     """Returns how each rule orders pairs: the higher, the better."""
     place = {name: number for number, name in enumerate(names)}
-    path = moment.paths[0].events.name
-    popular = matrix[:, place["item events in 1 horizons"]].astype(np.float64)
+    path, is_link = moment.past.main.name, moment.past.is_link
+    lately = f"{ALL_ROWS}: times" if is_link else "item events in 1 horizons"
+    popular = matrix[:, place[lately]].astype(np.float64)
     rest = popular / (1 + popular.max(initial=0.0)) * 1e-6
     age = matrix[:, place[f"{path}: last"]].astype(np.float64)
     times = matrix[:, place[f"{path}: times"]].astype(np.float64)
@@ -198,14 +222,14 @@ def _random(block: Block, most: int) -> Lists:
     """Returns random items that exist, drawn by their stable keys and those of the sources."""
     past, items = block.moment.past, block.moment.items
     drawn = np.full((len(block.at), most), -1, np.int64)
-    for place, source in enumerate(block.sources.tolist()):
+    for place, source in enumerate(block.sources.place.tolist()):
         rng = np.random.default_rng([int(past.sources.key[source]), block.moment.time % 2**63])
         some = rng.choice(items, min(most, len(items)), replace=False)
         drawn[place, : len(some)] = past.items.nodes(some)
     return Lists(drawn, np.where(drawn >= 0, 0.0, np.nan))
 
 
-def _chosen(matrix: Matrix, names: tuple[str, ...], wanted: tuple[str, ...]) -> Matrix:
+def chosen(matrix: Matrix, names: tuple[str, ...], wanted: tuple[str, ...]) -> Matrix:
     """Returns the columns that a member reads, in its order; those that there are not any more are absent."""
     if names == wanted:
         return matrix

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from quartet.causal import visible
 from quartet.evaluation import Lists, average_precisions
-from quartet.recommend.candidates import Pool, places_in
-from quartet.recommend.events import Floats, Ints
+from quartet.recommend.candidates import Pool
+from quartet.recommend.events import Floats, Ints, places_in
 from quartet.recommend.pairs import Block, Matrix, Reader, pair_pools
 from quartet.tasks import Links, Seeds
 
@@ -97,7 +98,8 @@ def _sampled(
     place = np.empty(int(block.at.max()) + 1, np.int64)
     place[block.at] = np.arange(len(block.at))
     true = place[own // num_items] * num_items + own % num_items
-    true = true[moment.is_visible[true % num_items]]
+    known_at = moment.past.items.known_at[true % num_items]
+    true = true[visible(known_at, block.sources.time[true // num_items], moment.past.rule)]
     random = np.empty(0, np.int64)
     if len(moment.items):
         random = rng.choice(moment.items, (len(block.at), _RANDOM))

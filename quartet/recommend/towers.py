@@ -96,15 +96,13 @@ class Towers(nn.Module):
     # --- scoring -------------------------------------------------------------------------------------
 
     def of_items(self, block: Block, own: Ints) -> NDArray[np.float32]:
-        """Returns the vectors of all items that exist at the time of a block."""
+        """Returns the vectors of all items at the moment of a block."""
         with torch.inference_mode():
-            columns = item_matrix(block)[block.moment.items]
-            return self.item_vectors(
-                torch.from_numpy(columns), torch.from_numpy(own[block.moment.items])
-            ).numpy()
+            return self.item_vectors(torch.from_numpy(item_matrix(block)), torch.from_numpy(own)).numpy()
 
     def nearest(self, source: NDArray[np.float32], items: NDArray[np.float32], block: Block) -> Pool:
-        """Returns the items whose vectors are nearest to those of sources."""
+        """Returns the items that exist whose vectors are nearest to those of sources."""
+        items = items[block.moment.items]
         near = source @ items[:, :WIDTH].T / np.float32(math.sqrt(WIDTH)) + items[:, WIDTH]  # (S, I)
         most = min(_NEAREST, near.shape[1])
         best = (
@@ -118,15 +116,13 @@ class Towers(nn.Module):
         self,
         source: NDArray[np.float32],
         items: NDArray[np.float32],
-        block: Block,
         of: Ints,
         item: Ints,
         matrix: Matrix,
     ) -> Floats:
-        """Returns the scores of pairs of a block."""
-        place = np.searchsorted(block.moment.items, item)
+        """Returns the scores of pairs: the place of a source among those given, and the item."""
         with torch.inference_mode():
-            near = self.nearness(torch.from_numpy(source[of]), torch.from_numpy(items[place]))
+            near = self.nearness(torch.from_numpy(source[of]), torch.from_numpy(items[item]))
             return (near + self.pair_scores(torch.from_numpy(matrix))).double().numpy()
 
     # --- learning ------------------------------------------------------------------------------------
@@ -260,7 +256,7 @@ def item_matrix(block: Block) -> Matrix:
 
 def item_rows(reader: Reader, seeds: Seeds, train: PairRows) -> tuple[Tensor, Ints]:
     """Returns the columns of the distinct (item, time) of pairs, and which row of them each pair has."""
-    moment, at = np.unique(seeds.time[train.seed], return_inverse=True)
+    moment, at = np.unique(reader.moments(seeds.time[train.seed]), return_inverse=True)
     key, row = np.unique(at * len(reader.past.items) + train.item, return_inverse=True)
     parts = []
     for number, time_ in enumerate(moment.tolist()):

@@ -46,6 +46,10 @@ METRICS = {
     "micro_ap": ("Precision, of all", "average precision of all labels as one, common ones counting most"),
     "macro_auc": ("Ranking, by label", "AUC of each label, rare ones counting the same; chance is 0.5"),
     "micro_auc": ("Ranking, of all", "AUC of all labels as one; chance is 0.5"),
+    "map": ("Order (MAP)", "the precision at each item that came, over the list; 1 is a perfect list"),
+    "recall": ("Found (recall)", "which part of the items that came is in the list"),
+    "ndcg": ("Gain (NDCG)", "how high the items that came stand in the list; 1 is a perfect list"),
+    "coverage": ("Coverage", "which part of all items is in some list"),
     "label_log_loss": (
         "Log loss",
         "how surprised somebody who trusts the scores is by each label; 0 is perfect",
@@ -66,6 +70,12 @@ RULES = {
     "entity mean": "the mean of what came for the same entity before",
     "last 12 labels": "the same over its last 12 outcomes",
     "last 12 of the same": "what came for the last 12 rows that name the same row",
+    "most popular lately": "the same list for everyone: what most had of late",
+    "own past by recency": "what the same source had before, the latest first",
+    "own past by count": "the same, the commonest first",
+    "latest of": "what rows with this in common had, the latest first",
+    "commonest of": "the same, the commonest first",
+    "random": "any items that exist",
     "LightGBM on counts": "boosted trees on the entity's own cells and counts of linked rows",
 }
 PROTOCOLS = {
@@ -149,6 +159,12 @@ def headlines(evaluation: Evaluation) -> list[Line]:
             for miss in evaluation.misses
             if miss.percent in shares
         ]
+    found = evaluation.rows[0].measures.get("recall") if metric == "map" else None
+    if found is not None and found.value is not None:
+        words = f"items that came are among the first {evaluation.k} of their lists"
+        by_rule = rule[1]["recall"].value if rule else None
+        words += f"; by the best simple rule {100 * by_rule:.0f}" if by_rule is not None else ""
+        lines.append(Line(f"{100 * found.value:.0f} of 100", words))
     if metric == "accuracy" and own.value is not None:
         words = "were of the class that was predicted"
         words += f"; by the best rule {100 * beside:.0f}" if beside is not None else ""
@@ -232,6 +248,7 @@ def _evaluation_part(
         "tops": tops(evaluation),
         "warnings": evaluation.warnings,
         "confusion": evaluation.confusion,
+        "pools": list(evaluation.pools.items()),
         "classes": [str(name) for name in classes or ()],
     }
 

@@ -33,7 +33,9 @@ def card_part(
     members = [
         (member.name, member.rng_seed, number(member.validation), f"{weight:.0%}", duration(member.seconds))
         for member, weight in zip(
-            checkpoint.model.members, getattr(checkpoint.model, "weights", ()), strict=True
+            checkpoint.model.members,
+            getattr(checkpoint.model, "weights", ()) if checkpoint.model.members else (),
+            strict=True,
         )
     ]
     epochs = run.epochs()
@@ -95,7 +97,9 @@ def limits(model: TrainedModel, evaluation: Evaluation, findings: Iterable[Findi
 
 
 def failures(model: TrainedModel, task: Task) -> list[tuple[str, int, Any]]:
-    """Returns how good the model is on validation for those with little and with much history."""
+    """Returns how good the model is on validation for those with little and with much history; not of lists."""
+    if task.spec.type == "recommendation":
+        return []
     seeds, scores = task.seeds("val"), model.run.kept_scores("val", task)
     links, target = (
         TemporalGraph.build(task.visible_database).degrees(seeds.node, seeds.time),

@@ -28,7 +28,7 @@ from quartet.report.answer import cost, evaluation_parts, headlines, number, que
 from quartet.report.card import board_part, card_part
 from quartet.report.data import data_part, sentence
 from quartet.report.said import said_part
-from quartet.report.who import explanations, highest, who_part
+from quartet.report.who import explanations, highest, list_part, who_part
 from quartet.report.why import signed, why_part
 from quartet.runs import Evaluation, LiveModel, ProgressView, TrainedModel, kept_evaluations, leakcheck
 from quartet.tasks import SPLITS, Task, TaskRecord
@@ -70,9 +70,9 @@ def write_report(
         )
     if path.is_dir():
         raise UsageError("C02", f"{path} is a folder", "name an .html file inside it, or another one")
-    if models[0].record.type == "recommendation":
-        text = f'lists of task "{models[0].record.name}" have no report yet'
-        raise UsageError("L07", text, "quartet evaluate RUN and quartet predict RUN SRC tell of them")
+    if models[0].record.type == "recommendation" and len(models) > 1:
+        text = f'lists of {len(models)} runs of task "{models[0].record.name}" are not compared on a page'
+        raise UsageError("L07", text, "give one run; quartet evaluate RUN tells of each")
     path.parent.mkdir(parents=True, exist_ok=True)
     for model in models:
         _ = model.run.environment  # damage is told before the work
@@ -112,12 +112,14 @@ def gather(
     seconds = time.perf_counter() - begin
     # Windows of test may be over by now; until somebody has judged the run there, their labels stay untold.
     sealed = NEVER if shown[0].split == "test" else then.splits.test
-    told, closely = explanations(live, predictions, at, sealed, listener)
+    is_list = record.type == "recommendation"
+    told, closely = ([], []) if is_list else explanations(live, predictions, at, sealed, listener)
     view = leaks = None
     if not is_given:
         checkpoints = [checkpoint for checkpoint, _ in model.members]
         leaks = leakcheck(then, checkpoints, _LEAK_TIMES, _LEAK_SEEDS, listener=listener)
-        view = global_view(TrainedModel(model.members, then), device=device, listener=listener)
+        if not is_list:
+            view = global_view(TrainedModel(model.members, then), device=device, listener=listener)
     headline = predictions.headline.removeprefix(f"{record.name}: ")
     heard = list(dict.fromkeys(listener.heard))
     doubts = [_in_words(finding, live) for finding in heard if finding.code in _DOUBTS]
@@ -133,7 +135,7 @@ def gather(
         "question": question(record.spec),
         "query": record.spec.query,
         "headline": headline[:1].upper() + headline[1:],
-        "highest": highest(predictions),
+        "highest": "" if is_list else highest(predictions),
         "entity": record.entity_table,
         "written": date.today().isoformat(),
         "model": model.recipe.model.architecture,
@@ -145,7 +147,7 @@ def gather(
         "board": board_part(models, then, evaluations) if len(models) > 1 else None,
         "data": data_part(then, findings, leaks),
         "why": why_part(view, closely) if closely else None,
-        "who": who_part(predictions, told),
+        "who": list_part(live, predictions, at, listener) if is_list else who_part(predictions, told),
         "card": card_part(model, then, shown[0], doubts),
     }
 

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from quartet.explain import Explanation, explain
+from quartet.explain import Explanation, explain, explain_lists
 from quartet.listener import Listener
 from quartet.report.answer import number
 from quartet.runs import LiveModel, Predictions
@@ -37,15 +38,41 @@ def explanations(
     return every, list(closely)
 
 
+def list_part(live: LiveModel, predictions: Predictions, at: Any, listener: Listener) -> dict[str, Any]:
+    """Returns the table of recommended items, with what speaks for those of the first sources."""
+    table = predictions.table.slice(0, _MOST_ROWS)
+    part = _table_part(table) | {"is_ranked": False, "num_all": len(predictions)}
+    part["num_asked"] = len(pc.unique(predictions.table[0]))
+    part["columns"] = [
+        (name, is_number, "Score" if name == "score" else head) for name, is_number, head in part["columns"]
+    ]
+    if len(table) and len(live.database[live.members[0].task.entity_table].primary_key) == 1:
+        keys = list(dict.fromkeys(table[0].to_pylist()))[:_EXPLAINED]
+        most = int(pc.max(table["rank"]).as_py())
+        for row, item in zip(
+            part["rows"], explain_lists(live, keys, at, items=most, listener=listener), strict=False
+        ):
+            strongest = [f"{name} ({effect:+.2f})" for name, _, effect in item.reasons.columns[:2]]
+            row["reasons"] = ["proposed by " + ", ".join(name for name, _ in item.reasons.pools), *strongest]
+        part["has_reasons"] = True
+    return part
+
+
 def who_part(predictions: Predictions, told: Sequence[Explanation]) -> dict[str, Any]:
     """Returns the table of predictions: the highest first, of several classes in the order of keys."""
-    table = predictions.top(_MOST_ROWS).table
+    part = _table_part(predictions.top(_MOST_ROWS).table)
+    for row, each in zip(part["rows"], told, strict=bool(told)):
+        row["reasons"] = each.reasons(own=True)
+    has_reasons = any(row["reasons"] for row in part["rows"])
+    num = len(predictions)
+    return part | {"shared": _shared(told), "has_reasons": has_reasons, "num_all": num, "num_asked": num}
+
+
+def _table_part(table: pa.Table) -> dict[str, Any]:
     numeric = {n for n in table.column_names if pa.types.is_floating(table.schema.field(n).type)}
     names = [name for name in table.column_names if name != "time"]
     heads = {**_HEADS, "score": "Score" if "calibrated" in names else "Predicted"}
     rows = [{"cells": [row[name] for name in names], "reasons": []} for row in table.to_pylist()]
-    for row, each in zip(rows, told, strict=bool(told)):
-        row["reasons"] = each.reasons(own=True)
     return {
         "columns": [(name, name in numeric, heads.get(name, name.removeprefix("score_"))) for name in names],
         "rows": rows,
@@ -57,9 +84,8 @@ def who_part(predictions: Predictions, told: Sequence[Explanation]) -> dict[str,
         ],
         "is_ranked": "score" in names,
         "has_probability": {"calibrated", "score"} <= set(names),
-        "shared": _shared(told),
-        "has_reasons": any(row["reasons"] for row in rows),
-        "num_all": len(predictions),
+        "shared": [],
+        "has_reasons": False,
         "time": str(table["time"][0].as_py()) if len(table) else "",
     }
 

@@ -206,7 +206,7 @@ def evaluate(
 
     if isinstance(labels, Links):
         asked = task.under(protocol).asked_seeds(split)
-        figures, recalls = judged(checkpoints, view_of, tasks[False], asked, labels, with_rules, listener)
+        figures, recalls = judged(checkpoints, view_of, task, asked, labels, with_rules, listener)
         lines = tuple(EvaluationRow(name, own) for name, own in figures)
         k = list_length(task.spec)
         return Evaluation(task.name, split, protocol, len(labels), lines, k=k, pools=recalls)

@@ -149,6 +149,7 @@ def _box(task: Task) -> list[Checkpoint]:
             continue
         kind, recipe = row.class_for(task.spec.type), Recipe.load("small", "", name)
         recipe = recipe.changed(time_limit=_TO_RANK) if is_ranking else recipe
+        recipe = recipe.changed(past_labels=task.fills_in_links)
         data = TrainingData.prepare(task, recipe.changed(protocol="rolling"))
         model = kind.new(data, recipe) if hasattr(kind, "new") else kind.fit(data).model
         model = model.eval() if hasattr(model, "eval") else model

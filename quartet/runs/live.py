@@ -28,7 +28,7 @@ from quartet.runs.checkpoint import DISAGREEMENT, Checkpoint
 from quartet.runs.drift import drift_finding, time_findings
 from quartet.runs.embed import Embeddings, embed
 from quartet.runs.predictions import Predictions, headline, prediction_table
-from quartet.runs.ranking import list_length, list_table, ranked
+from quartet.runs.ranking import list_length, list_table, ranked, short_lists
 from quartet.runs.sure import Hints, Judged, Said, check_shares, say, sures_of
 from quartet.tasks import EVERYONE, Population, Seeds, early_text, population_at
 from quartet.times import NEVER, STATIC, parse_instant, show_length
@@ -219,6 +219,7 @@ class LiveModel:
         seeds = Seeds(asked.rows + view.database.offsets[view.entity_table], asked.times, None)
         listener.noticed(asked.findings)
         lists = ranked(self.members, self.views, seeds, list_length(spec, most), listener)
+        listener.noticed(short_lists(lists, self.members[0].task.name))
         table = list_table(view.database, spec, asked.rows, asked.times, lists)
         length = show_length(spec.horizon) if spec.horizon else ""
         return Predictions(table, asked.headline, self.quality, self.name, length, are_named=named)
@@ -227,10 +228,12 @@ class LiveModel:
         """Returns why entities have their scores, as `Explanations`: parts, cells and aggregates, rows, look-alikes.
 
         Who and when is said as in `predict`; `rows=False` leaves out rows, which take a moment for each entity
-        (docs/explain.md).
+        (docs/explain.md). Of lists, it tells why the first `items` of each stand there, as `ListExplanations`.
         """
         # By name, because explanations are in the room above this one.
-        return import_module("quartet.explain").explain(self, entities, at, **options)
+        is_list = self.members[0].task.spec.type == "recommendation"
+        name = "explain_lists" if is_list else "explain"
+        return getattr(import_module("quartet.explain"), name)(self, entities, at, **options)
 
     def embed(
         self,

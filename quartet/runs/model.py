@@ -305,7 +305,7 @@ def fit(
     elif recipe is None:
         name = f"{task.full_database.schema.name}/{task.name}"
         model = model or (None if preset else "auto")
-        if model == "auto" and "past_labels" not in settings:
+        if (model == "auto" or task.fills_in_links) and "past_labels" not in settings:
             settings = settings | {"past_labels": task.tells_past_labels}
         recipe = Recipe.load(preset or "small", name, model, **settings)
     elif settings or model:

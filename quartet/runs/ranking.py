@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from quartet.causal import visible
 from quartet.database import Database
 from quartet.evaluation import NO_ITEM, Lists, Measure, fused, list_measures
+from quartet.findings import Finding, note
 from quartet.listener import SILENT, Listener
 from quartet.runs.checkpoint import Checkpoint
 from quartet.runs.predictions import asked_columns
@@ -38,6 +39,16 @@ def ranked(
     pairs = zip(models, views, strict=True)
     each: list[Lists] = [model.lists(view, seeds, deep, listener=listener)[""] for model, view in pairs]
     return each[0] if len(each) == 1 else fused(each, most)
+
+
+def short_lists(lists: Lists, task: str) -> list[Finding]:
+    """Returns a note where lists have fewer items than they were to have: there are no more candidates."""
+    lengths, most = (lists.items != NO_ITEM).sum(1), lists.items.shape[1]
+    count = int((lengths < most).sum())
+    if not count:
+        return []
+    text = f"{count:,} of {len(lists):,} lists have fewer than {most:,} items, the shortest {int(lengths.min()):,}: "
+    return [note("L32", task, f"{text}there are no more candidates", count, "ask for shorter lists")]
 
 
 def list_table(

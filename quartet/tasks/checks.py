@@ -25,14 +25,17 @@ _CHECKED_TIMES = 8
 
 def check_labels(task: Task) -> list[Finding]:
     """Checks whether the labels of train and validation can carry a model; an error says that they cannot."""
-    if task.spec.type == "recommendation":
-        return []
     findings, is_binary = list[Finding](), task.spec.type == "binary_classification"
     waiting = ""
     if task.num_waiting:
         waiting = f"{task.num_waiting:,} label rows belong to no split: their labels are known "
         waiting += f"{show_length(task.spec.lag)} after their time, when another split has begun"
         findings.append(note("L26", task.name, waiting, task.num_waiting))
+    if task.spec.type == "recommendation":  # of which each label is another
+        if not len(task.seeds("train")):
+            text = f"there are no training labels{f' ({waiting})' if waiting else ''}. Nothing can be learned"
+            raise TaskError("L05", text, "move val_timestamp", place=query_place(task.spec.query, "target"))
+        return findings
     for split in ("train", "val"):
         target, name = np.asarray(task.seeds(split).target), "training" if split == "train" else split
         problem = "" if len(target) else f"there are no {name} labels"

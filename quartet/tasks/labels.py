@@ -369,17 +369,23 @@ def column_labels(spec: TaskSpec, database: Database) -> pa.Table:
             + did_you_mean(spec.target_col, entity.data.column_names),
         )
     link = link_of(entity, spec.target_col)
-    if link is not None and spec.type == "multiclass_classification":
+    what = f"the target {entity.name}.{spec.target_col}"
+    if spec.type == "recommendation":
+        if link is None or link.table != spec.item_table:
+            leads = f'a link to "{link.table}"' if link else "no link"
+            text = f'{what} is {leads}, and rows of "{spec.item_table}" are to be recommended'
+            raise TaskError("L02", text, "name a link as target_col, and its table as dst_entity_table")
+    elif link is not None and spec.type == "multiclass_classification":
         count = pc.count_distinct(entity.data[spec.target_col]).as_py()
         if count > _MOST_LINKED:
-            where = f"the target {entity.name}.{spec.target_col}"
-            text = f"{where} names {count:,} rows of {link.table}: too many for classes"
-            raise TaskError("L02", text, f"predict a column of {link.table}, or recommend rows of it")
+            text = f"{what} names {count:,} rows of {link.table}: too many for classes"
+            fix = f"say task_type: recommendation and dst_entity_table: {link.table}, and the likeliest are listed"
+            raise TaskError("L02", text, fix)
     elif spec.target_col in (*key_columns(entity), columns.time):
         fix = "choose a value column"
         if link is not None:
             fix = f"say task_type: multiclass_classification, where a class is a row of {link.table}"
-        text = f"the target {entity.name}.{spec.target_col} is a key or the time of its table"
+        text = f"{what} is a key or the time of its table"
         raise TaskError("L02", text, fix)
     keys = entity.data[columns.entity] if entity.primary_key else pa.array(np.arange(entity.num_rows))
     target = entity.data[spec.target_col]

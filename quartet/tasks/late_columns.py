@@ -20,6 +20,7 @@ from quartet.causal import num_visible, visible
 from quartet.database import Relation, Table, dates_of, late_columns
 from quartet.findings import Finding, note, warning
 from quartet.tasks.labels import key_columns
+from quartet.tasks.seeds import Links
 from quartet.times import DAY, NEVER, STATIC
 
 if TYPE_CHECKING:
@@ -60,8 +61,8 @@ def column_findings(task: Task) -> list[Finding]:
     if task.spec.kind == "autocomplete":
         text = f'column "{task.spec.target_col}" is the target and was removed from features'
         findings.append(note("L03", task.spec.entity_table, text))
-    target = task.seeds("train").target
-    if not isinstance(target, np.ndarray):  # of a recommendation
+    target = _numbers_of(task)
+    if target is None:
         return findings
     told, base = tell_alone(task)
     is_binary = task.spec.type == "binary_classification"
@@ -80,17 +81,25 @@ def column_findings(task: Task) -> list[Finding]:
     return findings
 
 
+def _numbers_of(task: Task) -> NDArray[np.float64] | None:
+    """Returns the targets of training, of a link the row that it names; None where they are lists of rows."""
+    target = task.seeds("train").target
+    if isinstance(target, Links):
+        return target.nodes.astype(np.float64) if task.fills_in_links else None
+    return None if target is None else target.astype(np.float64)
+
+
 def tell_alone(task: Task) -> tuple[list[Told], float]:
     """Returns how well each column near the entity alone tells the target of training, best first; and counts and ages.
 
     Where a cell of the row itself is to be filled in, its neighbours may tell much of it: those count if they tell all.
     """
-    entity, seeds = task.database[task.spec.entity_table], task.seeds("train")
-    if not isinstance(seeds.target, np.ndarray) or len(seeds) == 0:
+    entity, seeds, numbers = task.database[task.spec.entity_table], task.seeds("train"), _numbers_of(task)
+    if numbers is None or len(seeds) == 0:
         return [], 0.0
     some = slice(None, None, max(1, len(seeds) // _CHECKED_ROWS))
     rows, times = seeds.node[some] - task.database.offsets[entity.name], seeds.time[some]
-    measure, targets = _measure(task), [seeds.target[some].astype(np.float64)]
+    measure, targets = _measure(task), [numbers[some].astype(np.float64)]
     if targets[0].ndim > 1:
         most = np.argsort(-targets[0].sum(0), kind="stable")[:_MOST_CLASSES]
         targets = [targets[0][:, place] for place in most]
@@ -244,11 +253,13 @@ _MEASURES: dict[str, _Measure] = {
     "binary_classification": _auc,
     "multilabel_classification": _auc,
     "multiclass_classification": class_share,
+    "recommendation": class_share,
 }
 _SCALES = {
     "binary_classification": "AUC",
     "multilabel_classification": "AUC",
     "multiclass_classification": "a skill of",
+    "recommendation": "a skill of",
 }
 
 

@@ -1,8 +1,9 @@
 """Past labels: the labels of a task that are already known, as one more table `known_labels` of its database.
 
 Each row links to its `entity` and is known from `known_at` on, when the window of the `label` has closed; a list of
-classes is one cell. It is like any other row: samplers find it, features are fitted to it, and the causal predicate
-decides who sees it. No seed sees its own label, nor one whose window is still open (docs/past-labels.md).
+classes is one cell, and of recommended items each has a row of its own that links to it. It is like any other row:
+samplers find it, features are fitted to it, and the causal predicate decides who sees it. No seed sees its own label,
+nor one whose window is still open (docs/past-labels.md).
 """
 
 from __future__ import annotations
@@ -153,6 +154,8 @@ def _label_table(database: Database, spec: TaskSpec, labels: pa.Table, upto: int
     if spec.facts.is_number:  # the last bits of a sum depend on the order of its rows
         label = label.cast(pa.float32(), safe=False)
     distinct = None
+    if spec.type == "recommendation":
+        return _item_rows(labels.select([columns.entity, columns.target]), known_at, upto)
     if spec.facts.holds_lists:  # Arrow groups no lists, but their numbers
         label_values(label, spec, where)
         label, distinct = _numbered(label_lists(label, where))
@@ -169,6 +172,23 @@ def _label_table(database: Database, spec: TaskSpec, labels: pa.Table, upto: int
     if distinct is not None:
         once = once.set_column(2, LABEL, distinct.take(once[LABEL]))
     return once.sort_by([(_KNOWN_AT, "ascending"), (_ENTITY, "ascending")])
+
+
+def _item_rows(labels: pa.Table, known_at: NDArray[np.int64], upto: int) -> pa.Table:
+    """Returns labels that name items as rows of `known_labels`, one for each item."""
+    is_known = visible(known_at, upto)
+    entity, items = labels[0].filter(pa.array(is_known)), labels[1].filter(pa.array(is_known))
+    times, lists = known_at[is_known], items.combine_chunks()
+    if pa.types.is_list(lists.type) or pa.types.is_large_list(lists.type):
+        of = np.repeat(np.arange(len(lists)), pc.list_value_length(lists).to_numpy())
+        entity, times, items = entity.take(pa.array(of)), times[of], pa.chunked_array([lists.flatten()])
+    names = [_ENTITY, _KNOWN_AT, LABEL]
+    once = (
+        pa.table([entity, to_arrow(times), items], names=names)
+        .group_by(names, use_threads=False)
+        .aggregate([])
+    )
+    return once.sort_by([(_KNOWN_AT, "ascending"), (_ENTITY, "ascending"), (LABEL, "ascending")])
 
 
 def _numbered(lists: pa.ListArray) -> tuple[pa.Array, pa.Array]:
@@ -188,20 +208,22 @@ def _numbered(lists: pa.ListArray) -> tuple[pa.Array, pa.Array]:
 
 def _schema(database: Database, spec: TaskSpec) -> TableSchema:
     entity = database[spec.entity_table]
-    if spec.facts.holds_lists and not spec.facts.has_classes:
-        raise TaskError(
-            "L07",
-            f'labels of task "{spec.name}" are sets of rows, which no cell can hold',
-            "leave out past labels: what a source had to do with is read from the rows themselves",
-        )
     kind = "number" if spec.facts.is_number else "multicategory" if spec.facts.holds_lists else "category"
     if len(entity.primary_key) != 1:
         raise TaskError(
             "L11", f'table "{entity.name}" has no single primary key, so past labels cannot link to its rows'
         )
+    links = (ForeignKey((_ENTITY,), entity.name),)
+    if spec.type == "recommendation":  # a row for each item
+        return TableSchema(
+            primary_key=(_ENTITY, _KNOWN_AT, LABEL),
+            foreign_keys=(*links, ForeignKey((LABEL,), spec.item_table)),
+            time=TimeColumn(_KNOWN_AT),
+            settled=FACTS,
+        )
     return TableSchema(
         primary_key=(_ENTITY, _KNOWN_AT),
-        foreign_keys=(ForeignKey((_ENTITY,), entity.name),),
+        foreign_keys=links,
         time=TimeColumn(_KNOWN_AT),
         settled=FACTS,
         kinds={LABEL: kind},

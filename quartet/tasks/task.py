@@ -313,13 +313,19 @@ class Task:
     def tells_past_labels(self) -> bool:
         """Returns whether labels that are known by now follow from the database, soon, and at a time that is told.
 
-        A column that is filled in at an unknown time does not tell when (`known_after` does).
+        A column that is filled in at an unknown time does not tell when (`known_after` does). A link that is filled in
+        follows from earlier ones alone: these count as known right after their rows where nothing is said.
         """
         spec, database = self.spec, self.full_database
-        is_told = spec.kind in ("autocomplete", "forecast") and spec.type != "recommendation"
-        if not is_told or not spec.lag or KNOWN_LABELS in database.tables:
+        is_told = spec.kind == "autocomplete" or (spec.kind == "forecast" and spec.type != "recommendation")
+        if not is_told or KNOWN_LABELS in database.tables or not (spec.lag or self.fills_in_links):
             return False
         return len(database[spec.entity_table].primary_key) == 1 and self._num_past_windows <= _MOST_WINDOWS
+
+    @property
+    def fills_in_links(self) -> bool:
+        """Returns whether rows of another table are listed that a row may link to."""
+        return self.spec.kind == "autocomplete" and self.spec.type == "recommendation"
 
     @property
     def _num_past_windows(self) -> int:

@@ -12,7 +12,8 @@ import torch
 
 from quartet.database import Database
 from quartet.recommend import PairColumns, Reader, Recommender, Towers, pair_rows
-from quartet.recommend.events import Events, Past
+from quartet.recommend.events import Events, Groups
+from quartet.recommend.past import Past
 from quartet.recommend.towers import item_rows
 from quartet.tasks import Links, Seeds, Task
 from quartet.training import RankingOutput, View, graph_of
@@ -86,9 +87,7 @@ def seen(raw: Raw, task: Task, model: str = "lightgbm", towers: Towers | None = 
     )
     if towers is not None:
         items = towers.of_items(block, towers.own_numbers(reader))
-        found["item vectors"] = sorted(
-            (book(p), v.tobytes()) for p, v in zip(block.moment.items, items, strict=True)
-        )
+        found["item vectors"] = sorted((book(p), items[p].tobytes()) for p in block.moment.items)
         model_ = Recommender(("loans.reader & loans.book",), towers=towers, weights={"towers": 1.0})
         found |= {f"towers {name}": told for name, told in lists_seen(model_, view, seeds).items()}
     return found
@@ -168,10 +167,10 @@ def test_what_comes_after_the_labels_does_not_choose_their_path(task: Task) -> N
     item, soon = past.items.of_nodes(labels.target.nodes), np.full(len(source), labels.time[0] + DAY)
     later, every = soon + task.spec.horizon, np.arange(NUM_READERS).repeat(NUM_BOOKS)
     books = np.tile(np.arange(NUM_BOOKS), NUM_READERS)
-    same = Events(
-        "same", *map(np.append, (source, item, soon), (every, books, np.full(len(every), later[0])))
-    )
-    paths = (Events("late", source, item, later), same)
+    alone = Groups.alone(NUM_READERS)
+    more = every, books, np.full(len(every), later[0])
+    same = Events("same", *map(np.append, (source, item, soon), more), alone)
+    paths = (Events("late", source, item, later, alone), same)
     assert replace(past, paths=paths).like_labels(labels, task.spec).paths[0].name == "same"
 
 

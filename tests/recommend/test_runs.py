@@ -11,13 +11,25 @@ import pyarrow.csv as csv
 import pytest
 
 from quartet.errors import TaskError, UsageError
+from quartet.explain import global_view
+from quartet.findings import Finding
 from quartet.listener import Listener
-from quartet.runs import Ensemble, TrainedModel, fit, leakcheck, load
+from quartet.recommend import reasons
+from quartet.report import write_report
+from quartet.runs import Ensemble, LiveModel, TrainedModel, fit, leakcheck, load
 from quartet.runs.run import Run
 from quartet.tasks import Links, Task
 from quartet.training import Epoch, Fitted, Member
-from tests.recommend.small import LOANS_SQL, NEXT_BOOKS, NUM_READERS, library, next_books, write_library
-from tests.trained import QUICK, invoke, run
+from tests.recommend.small import (
+    LOANS_SQL,
+    NEXT_BOOKS,
+    NUM_BOOKS,
+    NUM_READERS,
+    library,
+    next_books,
+    write_library,
+)
+from tests.trained import QUICK, Heard, invoke, run
 
 SMALL = {**QUICK, "epochs": 2, "tower": 0}
 
@@ -126,12 +138,63 @@ def test_several_models_make_one_list(blend: TrainedModel, tmp_path: Path) -> No
     assert len(live.predict(everyone=True)) == 5 * NUM_READERS
 
 
-def test_what_is_not_yet_says_so(trees: Path, source: Path) -> None:
-    model = load(trees)
-    with pytest.raises(UsageError, match=r"L07.*have no report yet"):
-        model.report(source.parent / "report.html")
-    with pytest.raises(UsageError, match=r"L07.*are not explained yet"):
-        model.on(next_books().full_database, listener=Listener()).explain(["R03"])
+def test_a_report_tells_of_rules_pools_and_items(trees: Path, source: Path) -> None:
+    page = load(trees).report(source.parent / "report.html").read_text()
+    for said in ("own past by recency", "look-alikes", "Book ", "proposed by", "Order (MAP)"):
+        assert said in page
+    with pytest.raises(UsageError, match=r"L07.*are not compared"):
+        write_report([load(trees), load(trees)], source.parent / "report.html")
+
+
+def test_an_explanation_of_an_item_adds_up(blend: TrainedModel) -> None:
+    """The parts of members to the score that the list has, and the columns of the trees to their part, all of them."""
+    live = blend.on(next_books().full_database, listener=Listener())
+    told = live.explain(["R03", "R07"], items=4)
+    table = live.predict(["R03", "R07"], top=4).table
+    assert [item.item for item in told] == table["book"].to_pylist()
+    assert [item.reasons.rank for item in told] == [1, 2, 3, 4] * 2
+    model = blend.members[0][0].model
+    for item, score in zip(told, table["score"].to_pylist(), strict=True):
+        assert item.reasons.score == pytest.approx(score, abs=1e-9)
+        assert sum(effect for _, effect in item.reasons.parts) == pytest.approx(score, abs=1e-9)
+        assert "all" in dict(item.reasons.pools)
+        assert len(item.reasons.columns) == (12 if model.weights["trees"] else 0)  # type: ignore[attr-defined]
+
+
+def test_columns_add_up_to_the_score_of_trees(trees: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reasons, "_MOST_COLUMNS", 10**6)
+    live = load(trees).on(next_books().full_database, listener=Listener())
+    for item in live.explain(["R03", "R11"], items=5):
+        effects = [effect for _, _, effect in item.reasons.columns]
+        assert sum(effects) == pytest.approx(item.reasons.score, abs=1e-5)
+        assert dict(item.reasons.parts) == {"trees": item.reasons.score}
+
+
+def test_items_are_explained_on_the_command_line(trees: Path, source: Path) -> None:
+    shown = invoke("explain", trees, source, "--entity", "R03")
+    assert "proposed by" in shown
+    assert "pair column" in shown
+    out = source.parent / "why.json"
+    invoke("explain", trees, source, "--entity", "R03", "--out", out)
+    assert [item["reasons"]["rank"] for item in json.loads(out.read_text())["items"]] == [1, 2, 3]
+    invoke("explain", trees, source, "--out", source.parent / "why.csv")
+    assert csv.read_csv(source.parent / "why.csv").num_rows == 3 * NUM_READERS
+    with pytest.raises(UsageError, match=r"L07.*no view of all"):
+        global_view(load(trees), next_books().full_database)
+
+
+def test_lists_that_end_early_are_counted(trees: Path) -> None:
+    heard = Heard()
+    live = load(trees).on(next_books().full_database, listener=heard)
+    assert len(live.predict(["R03"], top=100)) == NUM_BOOKS
+    assert [(f.code, f.count) for f in heard.findings if f.code == "L32"] == [("L32", 1)]
+    assert not [f for f in _heard(live, 5) if f.code == "L32"]
+
+
+def _heard(live: LiveModel, top: int) -> list[Finding]:
+    heard = Heard()
+    live.predict(["R03"], top=top, listener=heard)
+    return heard.findings
 
 
 def test_items_that_never_exist_in_time_cannot_be_learned(tmp_path: Path) -> None:

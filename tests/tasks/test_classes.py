@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quartet.database import Database
-from quartet.errors import QueryError, TaskError
+from quartet.errors import TaskError
 from quartet.evaluation import fit_rules
 from quartet.evaluation.rules import linked_labels
 from quartet.features import FeatureTable
@@ -229,7 +229,7 @@ def test_a_link_to_few_rows_is_a_class() -> None:
     assert {relation.parent for relation in task.database.relations} == {"customers"}
 
 
-def test_a_link_to_many_rows_is_refused() -> None:
+def test_a_link_to_many_rows_is_a_list() -> None:
     given = deliveries(num_depots=140, num=2000)
     spread = given["deliveries"].data.set_column(3, "depot", pa.array(100 + np.arange(2000) % 140))
     tables = {"depots": given["depots"].data, "deliveries": spread}
@@ -238,8 +238,8 @@ def test_a_link_to_many_rows_is_refused() -> None:
         "deliveries": {"pkey": "id", "time_col": "at", "fkeys": {"depot": "depots"}},
     }
     database = Database.load(tables, {"tables": schema})
-    with pytest.raises(QueryError, match=r"Q05.*names 140 rows of depots, too many for classes"):
-        database.query("PREDICT deliveries.depot FOR EACH deliveries.id")
+    listed = database.query("PREDICT deliveries.depot FOR EACH deliveries.id").spec
+    assert (listed.type, listed.item_table, listed.eval_k) == ("recommendation", "depots", 10)
     task = database.query("PREDICT deliveries.depot CLASSIFY FOR EACH deliveries.id")
     assert len(task.classes or ()) == 140
 
@@ -262,6 +262,8 @@ def test_a_rule_of_rows_that_name_the_same_row() -> None:
     rule = linked_labels(task)
     assert rule is not None
     assert rule.name == "last 12 of the same customers"
+    every = [rule.name for rule in fit_rules(task, FeatureTable.fit(task.database, task.splits.val))]
+    assert every == ["constant", rule.name, "LightGBM on counts"]  # a row has no labels of its own before
     test = task.seeds("test")
     truth = np.asarray(task.vault.open("test"))
     knowing = rule.knowing(replace(test, target=truth))

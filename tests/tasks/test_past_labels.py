@@ -516,11 +516,6 @@ def task_with_such_a_table() -> Task:
     return replace(label_task(DRAWN), full_database=Database.build(tables, Schema(said)))
 
 
-def recommendation() -> Task:
-    task = label_task(DRAWN)
-    return replace(task, spec=replace(task.spec, type="recommendation"))
-
-
 @pytest.mark.parametrize(
     ("task", "labels", "message"),
     [
@@ -553,14 +548,8 @@ def recommendation() -> Task:
             'label) (there are: "name", "when", "y"). Fix: rename the column, or correct entity_col, time_col or '
             "target_col of the task",
         ),
-        (
-            recommendation,
-            label_rows(DRAWN),
-            'error[L07] labels of task "small" are sets of rows, which no cell can hold. '
-            "Fix: leave out past labels: what a source had to do with is read from the rows themselves",
-        ),
     ],
-    ids=["S15", "L11 no key", "L11 two columns", "L01", "L12", "L07"],
+    ids=["S15", "L11 no key", "L11 two columns", "L01", "L12"],
 )
 def test_what_cannot_be_done_is_said(task: Callable[[], Task], labels: pa.Table | None, message: str) -> None:
     made = task()

@@ -106,8 +106,6 @@ def test_items_that_no_link_leads_to_are_not_recommended(shop: Database, tmp_pat
     assert np.diff(task.seeds("train").target.offsets).tolist() == [2] * 829  # type: ignore[union-attr]
     with pytest.raises(UsageError, match=r"C01.*\"hgt\" ranks no items.*--model"):
         fit(task, "hgt", runs=tmp_path, listener=Heard())
-    with pytest.raises(TaskError, match=r"L07.*are sets of rows"):
-        fit(task, "lightgbm", runs=tmp_path, listener=Heard(), past_labels=True)
     assert list(tmp_path.iterdir()) == []
 
 

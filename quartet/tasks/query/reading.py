@@ -236,13 +236,17 @@ def _autocomplete(
         )
     link = link_of(table, column)
     found = column_type(query, target, table.data[column], kind, link.table if link else "")
-    manifest = {
+    manifest: dict[str, Any] = {
         "kind": "autocomplete",
         "task_type": found.type,
         "entity_table": table.name,
         "target_col": column,
     }
     facts = [("type", f"{found.type.replace('_', ' ')}: {found.why}")]
+    if found.type == "recommendation" and link is not None:
+        manifest |= {"dst_entity_table": link.table, "dst_entity_col": column}
+        manifest["eval_k"] = query.form.number if query.form is not None and query.form.number else 10
+        facts.append(("items", f"rows of {link.table} that exist at t"))
     facts.append(("asked", f"each row of {table.name} when it becomes known, {target.span} being hidden"))
     return manifest, facts
 

@@ -52,21 +52,23 @@ def forecast_type(query: Query, kind: Kind) -> Found:
 
 
 def column_type(query: Query, target: Reference, data: pa.ChunkedArray, kind: Kind, named: str = "") -> Found:
-    """Returns the type of a task that fills in a column; `named` is the table whose rows a link names."""
-    if query.form is not None and query.form.kind == "RANK":
-        raise query.form.span.error("Q08", "RANK needs a LIST_DISTINCT of links", "take it out")
+    """Returns the type of a task that fills in a column; `named` is the table whose rows a link names.
+
+    Of few rows each is a class; of many the likeliest are listed.
+    """
+    is_ranked = query.form is not None and query.form.kind == "RANK"
+    if is_ranked and not named and query.form is not None:
+        raise query.form.span.error("Q08", "RANK needs links: a LIST_DISTINCT of them, or one", "take it out")
     if kind in ("time", "other"):
         raise target.span.error(
             "Q05", f"{target.span} holds neither numbers nor text", "choose another column"
         )
     values = pc.unique(data.drop_null())
     if named:
-        if len(values) > _MANY_CLASSES and query.form is None:
-            what = f"{target.span} names {len(values):,} rows of {named}, too many for classes"
-            raise target.span.error(
-                "Q05", what, "CLASSIFY insists; or LIST_DISTINCT(...) RANK TOP 10 lists rows"
-            )
-        return Found("multiclass_classification", f"{target.span} names {len(values):,} rows of {named}")
+        why = f"{target.span} names {len(values):,} rows of {named}"
+        if is_ranked or (len(values) > _MANY_CLASSES and query.form is None):
+            return Found("recommendation", why if is_ranked else f"{why}; CLASSIFY makes each a class")
+        return Found("multiclass_classification", why)
     is_binary = kind == "truth" or (kind == "number" and set(values[:3].to_pylist()) <= {0, 1})
     if query.form is not None or kind == "text":
         found = Found("multiclass_classification", f"{target.span} holds {len(values):,} classes")

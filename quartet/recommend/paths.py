@@ -1,0 +1,61 @@
+"""Paths: the ways up the schema that lead from the rows of a table to those of others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from quartet.database import Database, Relation
+from quartet.recommend.events import Ints
+from quartet.times import NEVER, STATIC
+
+Chain = tuple[Relation, ...]
+
+
+def chains(database: Database, start: str) -> Iterator[tuple[str, Chain]]:
+    """Yields the ways up from a table over no, one or two foreign keys, each after the table where it ends."""
+    yield start, ()
+    for first in database.relations:
+        if first.table == start and first.num_links:
+            yield first.parent, (first,)
+            for second in database.relations:
+                if second.table == first.parent and second.num_links:
+                    yield second.parent, (first, second)
+
+
+def climbed(database: Database, start: str, chain: Chain) -> tuple[Ints, Ints]:
+    """Returns the row at the end of a chain from each row of a table, -1 for none, and when the last on it is known."""
+    rows = np.arange(database[start].num_rows)
+    time = np.full(len(rows), STATIC)
+    for relation in chain:
+        rows = np.where(rows >= 0, relation.rows[rows], -1)
+        known = database[relation.parent].known_at
+        time = np.maximum(time, np.where(rows >= 0, known[rows], STATIC)) if len(known) else time
+    return rows, time
+
+
+def words(chain: Chain) -> str:
+    return " > ".join(relation.label for relation in chain)
+
+
+def joining_paths(
+    database: Database, source: str, item: str, most_links: int, without: str = ""
+) -> Iterator[tuple[str, Ints, Ints, Ints]]:
+    """Yields name, source rows, item rows and times of each path that joins two tables, those of fewest links first."""
+    found: list[Any] = []
+    for name in database.tables:
+        ways = list(chains(database, name)) if name != without else []
+        for to_source in (chain for end, chain in ways if end == source):
+            for to_item in (chain for end, chain in ways if end == item):
+                length = len(to_source) + len(to_item)
+                is_same = source == item and [r.label for r in to_source] >= [r.label for r in to_item]
+                if 0 < length <= most_links and not is_same:
+                    found.append((length, len(found), name, to_source, to_item))
+    for _, _, name, *both in sorted(found, key=lambda one: one[:2]):
+        (sources, known), (items, also_known) = (climbed(database, name, chain) for chain in both)
+        time = np.maximum(database[name].known_at, np.maximum(known, also_known))
+        is_whole = (sources >= 0) & (items >= 0) & (time != NEVER)
+        told = " & ".join(words(chain) or name for chain in both)
+        yield told, sources[is_whole], items[is_whole], time[is_whole]

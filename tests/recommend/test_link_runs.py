@@ -1,0 +1,114 @@
+"""A link that is filled in, from the command line and in Python: trained, kept, judged, asked again."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from quartet.listener import Listener
+from quartet.recommend import fitting
+from quartet.runs import TrainedModel, fit, leakcheck, load
+from quartet.runs.run import Run
+from tests.recommend.orders import NUM_SHOPS, QUERY, orders, who, write_orders
+from tests.trained import QUICK, invoke, run
+
+SMALL = {**QUICK, "epochs": 2, "tower": 0}
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_orders(tmp_path_factory.mktemp("orders") / "orders")
+
+
+@pytest.fixture(scope="module")
+def trees(source: Path) -> Path:
+    runs = source.parent / "runs"
+    told = run("train", source, source.parent / "who.yaml", "--model", "lightgbm", "--runs", runs)
+    assert "past labels" in told.stdout
+    return (runs / "latest").resolve()
+
+
+@pytest.fixture(scope="module")
+def blend(tmp_path_factory: pytest.TempPathFactory) -> TrainedModel:
+    folder = tmp_path_factory.mktemp("blend")
+    return fit(who(), runs=folder, listener=Listener(), time_limit=20, **SMALL)
+
+
+def test_the_whole_way_on_the_command_line(source: Path, trees: Path) -> None:
+    told = json.loads(invoke("evaluate", trees, "--json"))
+    figures = {row["name"]: row["measures"] for row in told["rows"]}
+    main = json.loads((trees / "model" / "recommender.json").read_text())["paths"][1]
+    rules = [f"latest of the same {main}", f"commonest of the same {main}"]
+    assert list(figures) == ["lightgbm", "most popular lately", *rules, "random"]
+    assert figures["lightgbm"]["accuracy"]["value"] > figures["most popular lately"]["accuracy"]["value"]
+    assert figures["lightgbm"]["map"]["value"] > 2 * figures["random"]["map"]["value"]
+    assert told["pools"]["all candidates"] > 0.9
+    said = json.loads(invoke("predict", trees, source, "--entities", "1499,1498", "--top", "3", "--json"))
+    assert [row["rank"] for row in said["predictions"]] == [1, 2, 3] * 2
+    assert said["predictions"][0]["item name"].startswith("Customer ")
+    assert "is the target and was removed" in invoke("task", source, source.parent / "who.yaml")
+
+
+def test_a_blend_is_kept_and_answers_again_with_the_same_bits(blend: TrainedModel) -> None:
+    task = who()
+    assert set(blend.members[0][0].model.weights) == {"own past by recency", "trees", "towers"}  # type: ignore[attr-defined]
+    kept, seeds = Run(blend.folder).predictions("test"), task.seeds("test")
+    rows = seeds.node - task.full_database.offsets["orders"]
+    numbers = task.full_database["orders"].data["number"].take(rows).to_pylist()
+    live = load(blend.folder).on(task.full_database, listener=Listener())
+    asked = live.predict(numbers, seeds.time.tolist())
+    assert asked.table.drop_columns(["item name"]).equals(kept)
+    found = load(blend.folder).evaluate(task, listener=Listener())
+    assert {"- trees", "- towers"} < {row.name for row in found.rows}
+
+
+def test_nothing_later_changes_a_list(trees: Path) -> None:
+    report = leakcheck(who(), [load(trees).members[0][0]], num_times=2, num_seeds=5)
+    assert report.num_differences == 0
+    assert any(subject == "lists of lightgbm" for subject, _ in report.outcomes)
+
+
+def test_towers_alone_fill_in_a_link(tmp_path: Path) -> None:
+    model = fit(who(), "quartet", runs=tmp_path, listener=Listener(), time_limit=10, **SMALL)
+    assert model.validation > 0
+    assert model.recipe.past_labels
+
+
+def test_towers_learn_from_as_many_seeds_as_contexts_have_time_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard: list[tuple[int, int]] = []
+    towers = fitting.Towers.fit
+    monkeypatch.setattr(fitting, "_TRIED", 64)
+    monkeypatch.setattr(fitting, "_seconds_of_a_seed", lambda *_: 1e-3)
+
+    def fit_towers(
+        data: Any, context: Any, seeds: Any, reader: Any, names: Any, rows: Any, *more: Any
+    ) -> Any:
+        heard.append((len(context), len(np.unique(rows.seed))))
+        return towers(data, context, seeds, reader, names, rows, *more)
+
+    monkeypatch.setattr(fitting.Towers, "fit", staticmethod(fit_towers))
+    for limit in (0.01, 1000.0):
+        fit(who(), "quartet", runs=tmp_path, listener=Listener(), time_limit=limit, **{**SMALL, "epochs": 1})
+    assert heard == [(64, 64), (len(who().seeds("train")),) * 2]
+
+
+def test_a_query_is_asked_and_answered(source: Path) -> None:
+    said = invoke(
+        "ask", source, QUERY.replace("FOR EACH orders.number", "RANK TOP 4 FOR orders.number = 1490"),
+        "--model", "lightgbm", "--runs", source.parent / "asked", "--time-limit", "10s",
+    )  # fmt: skip
+    assert "lists of 4" in said
+    assert "Customer " in said
+
+
+def test_of_few_rows_a_list_is_as_long_as_there_are(tmp_path: Path) -> None:
+    task = orders().task("PREDICT orders.shop RANK TOP 20 FOR EACH orders.number", known_after="1 day")
+    model = fit(task, "lightgbm", runs=tmp_path, listener=Listener(), time_limit=10)
+    live = model.on(task.full_database, listener=Listener())
+    assert len(live.predict([1499], top=20)) == NUM_SHOPS

@@ -12,8 +12,9 @@ what is visible at a time is a prefix, and one comparison tells whether an entry
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,6 +66,10 @@ class TemporalGraph:
     def __post_init__(self) -> None:
         for array in self.arrays:
             array.flags.writeable = False
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Returns what another process is sent: not what samplers keep with a graph."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}
 
     @staticmethod
     def build(database: Database) -> TemporalGraph:

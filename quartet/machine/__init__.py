@@ -14,9 +14,11 @@ from quartet.machine.files import (
     write_checksums,
 )
 from quartet.machine.processes import ALONE, Processes, all_processes
+from quartet.machine.shards import Place, map_shards, slices
 
 __all__ = [
     "ALONE",
+    "Place",
     "Precision",
     "Processes",
     "all_processes",
@@ -29,8 +31,10 @@ __all__ = [
     "free_bytes",
     "free_cores",
     "intact",
+    "map_shards",
     "new_file",
     "new_folder",
+    "slices",
     "usable_cores",
     "use_threads",
     "user_cache",

@@ -50,6 +50,12 @@ class View:
     spec: TaskSpec
     recipe: Recipe
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Is what another process was sent: with its tokenizer, where it has one, came the graph."""
+        self.__dict__ |= state
+        if "tokenizer" in state:
+            _graphs[self.database] = self.tokenizer.graph
+
     @property
     def entity_table(self) -> str:
         return self.spec.entity_table

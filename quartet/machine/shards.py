@@ -16,7 +16,7 @@ import os
 import pickle
 import signal
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from multiprocessing import connection, get_context
@@ -69,37 +69,45 @@ def slices(num_items: int, size: int) -> list[slice]:
 def map_shards(
     work: Callable[[Any, Any], R],
     shared: Any,
-    shards: Sequence[Any],
+    shards: Iterable[Any],
     on: str | None = None,
     folder: Path | None = None,
     listener: Listener = SILENT,
     what: str = "shards",
     sizes: Sequence[int] | None = None,
-    total: int | None = None,
+    total: int = 0,
+    in_order: bool = True,
 ) -> Iterator[R]:
-    """Yields `work(shared, shard)` of each shard, in their order.
+    """Yields `work(shared, shard)` of each shard, in their order, or else as they come.
 
     `work` is a function of a module, for others find it by its name. What is `shared` is written once, to a file in
     `folder` that all workers map: its arrays are in memory once on each machine. Workers on other machines need the
-    folder on storage that they see, too. The listener is told of the whole job: of so many items (`sizes`, default one)
-    of each shard in order, of `total` in all.
+    folder on storage that they see, too. A shard is taken when somebody is free to do it, so an iterator may end as it
+    likes. The listener is told of the whole job: of `sizes` of the shards that are done, of `total` in all.
     """
-    counts = [1] * len(shards) if sizes is None else list(sizes)
-    total = sum(counts) if total is None else total
-    place = Place.parse(on)
     waiting: dict[int, tuple[bool, Any]] = {}
     given = told = 0
-    with _crew(place, work, shared, folder) as crew:
-        while told < len(shards):
-            while given < len(shards) and crew.num_free and given - told < _AHEAD * crew.size:
-                crew.give(given, shards[given])
-                given += 1
+    todo, is_more = iter(shards), True
+    with _crew(Place.parse(on), work, shared, folder) as crew:
+        while is_more or told < given:
+            while is_more and crew.num_free and given - told < _AHEAD * crew.size:
+                try:
+                    crew.give(given, next(todo))
+                    given += 1
+                except StopIteration:
+                    is_more = False
+            if told == given:
+                return
             number, outcome = crew.next_done()
             waiting[number] = outcome
-            while told in waiting:
-                result = _unwrapped(waiting.pop(told))  # in order: of several errors the first is raised
-                listener.progress(what, counts[told], total)
+            while waiting and (told in waiting or not in_order):
+                number = told if in_order else next(iter(waiting))
+                result = _unwrapped(
+                    waiting.pop(number)
+                )  # of several errors the first is raised, where in order
                 told += 1
+                if sizes is not None:
+                    listener.progress(what, sizes[number], total or sum(sizes))
                 yield result
 
 

@@ -115,12 +115,17 @@ class TrainingData:
     features: FeatureTable
     cache: Path | None = None
     listener: Listener = SILENT
+    on: str | None = None  # who samples contexts
     chosen_columns: tuple[str, ...] | None = None  # of all relational columns; None: all
     start: Mapping[str, torch.Tensor] | None = None  # the weights of a tower that a new network takes over
 
     @staticmethod
     def prepare(
-        task: Task, recipe: Recipe, cache: Path | None = None, listener: Listener = SILENT
+        task: Task,
+        recipe: Recipe,
+        cache: Path | None = None,
+        listener: Listener = SILENT,
+        on: str | None = None,
     ) -> TrainingData:
         """Returns the data of a task, with features fitted at the train cut-off.
 
@@ -135,7 +140,7 @@ class TrainingData:
             use_row_names=recipe.use_row_names,
             text_model=recipe.text_model,
         )
-        return TrainingData(task, recipe, fit_output(task), features, cache, listener)
+        return TrainingData(task, recipe, fit_output(task), features, cache, listener, on)
 
     @property
     def metric(self) -> str:
@@ -160,7 +165,7 @@ class TrainingData:
         if split not in self._contexts:
             self._contexts[split] = task_context(
                 self.task, self.view.graph, self.recipe.sampling, split, self.cache, self.listener,
-                torch.get_num_threads(),
+                torch.get_num_threads(), self.on,
             )  # fmt: skip
             if self.recipe.model.tower:
                 self._contexts[split] = replace(self._contexts[split], columns=self.columns(split))

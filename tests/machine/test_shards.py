@@ -6,6 +6,7 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,22 @@ def test_results_are_in_order_whoever_works(on: str | None) -> None:
     got = list(map_shards(shardwork.summed, shared(), SHARDS, on, None, listener, "sums", [4] * 5, 25))
     assert got == SUMS
     assert listener.told == [("sums", 4, 25)] * 5
+
+
+@pytest.mark.parametrize("on", ON[:3])
+def test_shards_are_taken_as_somebody_is_free(on: str | None) -> None:
+    """An iterator decides by what is done whether there is more to do."""
+    done: list[float] = []
+
+    def while_few() -> Iterator[slice]:
+        for shard in SHARDS:
+            if len(done) < 2:
+                yield shard
+
+    for result in map_shards(shardwork.summed, shared(), while_few(), on, in_order=False):
+        done.append(result)  # noqa: PERF402 (the iterator reads it)
+    assert sorted(done) == SUMS[: len(done)]
+    assert 2 <= len(done) < 5
 
 
 @pytest.mark.parametrize("on", ON)
@@ -142,8 +159,11 @@ def test_without_ray_one_hears_how_to_get_it(monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.filterwarnings("ignore")
 def test_ray_gives_the_same_results(tmp_path: Path) -> None:
     listener = Counted()
-    assert list(map_shards(shardwork.summed, shared(), SHARDS, "ray", tmp_path, listener)) == SUMS
-    assert listener.told == [("shards", 1, 5)] * 5
+    told = (listener, "sums", [4] * 5)
+    assert list(map_shards(shardwork.summed, shared(), SHARDS, "ray", tmp_path, *told)) == SUMS
+    assert listener.told == [("sums", 4, 20)] * 5
+    later = map_shards(shardwork.summed, shared(), iter(SHARDS), "ray", tmp_path, in_order=False)
+    assert sorted(later) == SUMS
     with pytest.raises(DataError, match=r"error\[V01\] shard 4"):
         list(map_shards(shardwork.refused, shared(), SHARDS, "ray", tmp_path))
     assert list(tmp_path.iterdir()) == []

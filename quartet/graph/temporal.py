@@ -34,6 +34,7 @@ from quartet.graph.kernels import (
     make_simple,
     merge_parents,
 )
+from quartet.machine import set_aside
 from quartet.times import STATIC
 
 MAX_NODES = 2**31 - 1
@@ -77,17 +78,19 @@ class TemporalGraph:
         if database.num_rows > MAX_NODES:
             raise ResourceError("S17", f"{database.num_rows:,} rows exceed the {MAX_NODES:,} of this version")
         tables = list(database.tables.values())
-        stable_key = np.concatenate([stable_keys(table) for table in tables])
+        stable_key = set_aside(np.concatenate([stable_keys(table) for table in tables]))
         order, node_rank, times = _order_and_ranks(
             np.concatenate([table.known_at for table in tables]), stable_key
         )
+        order, node_rank = set_aside(order), set_aside(node_rank)
         links = _parents(database)
         num_loops, num_parallel = make_simple(links, stable_key)
         indptr, entries = _adjacency(links, order, node_rank, stable_key)
+        links = links._replace(parents=set_aside(links.parents))
         return TemporalGraph(
             tuple(database.tables), int(num_loops), int(num_parallel), database.fingerprint,
-            stream=cut_by_table(links, order), times=times, node_rank=node_rank, stable_key=stable_key,
-            indptr=indptr, entries=entries, **links._asdict(),
+            stream=set_aside(cut_by_table(links, order)), times=times, node_rank=node_rank, stable_key=stable_key,
+            indptr=set_aside(indptr), entries=set_aside(entries), **links._asdict(),
         )  # fmt: skip
 
     @property

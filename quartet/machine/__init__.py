@@ -13,6 +13,7 @@ from quartet.machine.files import (
     user_cache,
     write_checksums,
 )
+from quartet.machine.large import empty_aside, is_large, map_batches, set_aside, set_columns_aside
 from quartet.machine.processes import ALONE, Processes, all_processes
 from quartet.machine.shards import Place, map_shards, slices
 
@@ -27,13 +28,18 @@ __all__ = [
     "check_checksums",
     "choose_device",
     "compiled",
+    "empty_aside",
     "found_again",
     "free_bytes",
     "free_cores",
     "intact",
+    "is_large",
+    "map_batches",
     "map_shards",
     "new_file",
     "new_folder",
+    "set_aside",
+    "set_columns_aside",
     "slices",
     "usable_cores",
     "use_threads",

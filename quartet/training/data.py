@@ -24,6 +24,7 @@ from quartet.evaluation import check_selectable, main_metric
 from quartet.features import FeatureTable, RelationalColumns
 from quartet.graph import TemporalGraph
 from quartet.listener import SILENT, Listener
+from quartet.machine import empty_aside, slices
 from quartet.tasks import SPLITS, Links, Seeds, Split, Task, TaskSpec
 from quartet.tokens import Tokenizer
 from quartet.training.outputs import Output, fit_output
@@ -222,7 +223,14 @@ class _TrainingView(View):
         for split, own in self.data.seeds.items():
             if seeds is own and set(names) <= set(all_names):
                 if split not in made:
-                    made[split] = super().matrix(seeds, all_names)
+                    made[split] = self._in_pieces(seeds, all_names)
                 place = {name: number for number, name in enumerate(all_names)}
                 return made[split] if names == all_names else made[split][:, [place[name] for name in names]]
         return super().matrix(seeds, names)
+
+    def _in_pieces(self, seeds: Seeds, names: tuple[str, ...]) -> NDArray[np.float32]:
+        """Returns the columns of all seeds of a split: of many, in a file, made of some at a time."""
+        whole: NDArray[np.float32] = empty_aside((len(seeds), len(names)), np.float32)
+        for some in slices(len(seeds), _ROWS_AT_ONCE):
+            whole[some] = super().matrix(Seeds(seeds.node[some], seeds.time[some], None), names)
+        return whole

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -33,3 +35,24 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
+    """A Ray cluster of two nodes with a core each on this machine, which this process has joined."""
+    ray = pytest.importorskip("ray", reason='Ray is not installed: pip install "quartet-rdl[ray]"')
+    from ray.cluster_utils import Cluster
+
+    before = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = str(Path(__file__).parents[1])  # where workers find these tests
+    node = {"num_cpus": 1, "object_store_memory": 80 * 2**20}
+    made = Cluster(initialize_head=True, head_node_args=node | {"include_dashboard": False})
+    try:
+        made.add_node(**node)
+        ray.init(made.address, log_to_driver=False, logging_level="error")
+        yield made
+    finally:
+        ray.shutdown()
+        made.shutdown()
+        os.environ.pop("PYTHONPATH")
+        os.environ |= {} if before is None else {"PYTHONPATH": before}

@@ -105,6 +105,14 @@ DeviceName = Annotated[
     Literal["auto", "cpu", "cuda", "mps"], typer.Option(help="auto: a GPU where there is one.")
 ]
 Threads = Annotated[int | None, typer.Option(min=1, help="Cores to use (default: those that are free).")]
+On = Annotated[
+    str | None,
+    typer.Option(
+        metavar="WHERE",
+        help="Who works: `local` or `local:4` (processes of this machine), `ray`, or `ray://HOST:PORT` (default: "
+        "this process). The same bits whoever does.",
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 
 

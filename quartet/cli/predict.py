@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from quartet.cli.options import Abstain, Coverage, DeviceName, Json, SchemaFile, Source, Threads
+from quartet.cli.options import Abstain, Coverage, DeviceName, Json, On, SchemaFile, Source, Threads
 from quartet.errors import UsageError
 
 
@@ -56,9 +56,11 @@ def predict(
             "--out",
             "-o",
             "--to",
-            metavar="FILE|DATABASE#TABLE",
+            metavar="FILE|FOLDER|DATABASE#TABLE",
             help="Write the scores to a .parquet or .csv file, or into a table: `shop.sqlite#scores`, "
-            "`postgresql://user@host/db#scores`. Rows of the same model and time are replaced; of --entities, theirs.",
+            "`postgresql://user@host/db#scores`. Rows of the same model and time are replaced; of --entities, theirs. "
+            "A name without an ending is a folder, of Parquet files with 16,384 entities each; started again, it goes "
+            "on.",
         ),
     ] = None,
     keep: Annotated[
@@ -68,6 +70,7 @@ def predict(
             help="Keep what was said in the run folder, for `quartet evaluate RUN --said` once labels are known.",
         ),
     ] = False,
+    on: On = None,
     coverage: Coverage = None,
     abstain: Abstain = 0.0,
     device: DeviceName = "auto",
@@ -86,6 +89,8 @@ def predict(
     - `--keep` keeps what was said in the run folder; `quartet evaluate RUN --said` judges it once labels are known.
 
     - `--out scores.csv` writes all scores to a file, `--to shop.sqlite#scores` into a table of a database.
+
+    - `--out scores --on local` scores millions by all cores, `--on ray` by a cluster, into a folder.
     """
     from quartet.database import hide_passwords
     from quartet.drawing import console, say, set_verbosity
@@ -95,8 +100,14 @@ def predict(
 
     if verbose:
         set_verbosity(1)
+    is_folder = out is not None and not Path(out).suffix and not {*"#:"} & {*out}
+    if on is not None and not is_folder:
+        raise UsageError("C02", "--on scores into a folder", "name one: --out scores")
+    if is_folder and (top is not None or abstain):
+        what = "--top" if top is not None else "--abstain"
+        raise UsageError("C02", f"{what} needs all scores at once, not a folder of them", f"leave out {what}")
     write = (
-        prediction_writer(out) if out is not None else None
+        prediction_writer(out) if out is not None and not is_folder else None
     )  # what cannot be written is refused before the work
     use_threads(threads)
     known = None if labels is None else read_labels(labels)
@@ -104,6 +115,20 @@ def predict(
     if keep:
         _ = trained.one_run  # refused before the work
     live = trained.on(trained.record.open(source, schema), labels=known, device=device)
+    if is_folder and out is not None:
+        shards = live.predict_to(out, _entities(entities), at, everyone=everyone, coverage=coverage, on=on)
+        told = {"task": trained.record.name, "rows": shards.num_rows, "new": shards.num_new}
+        if json:
+            from json import dumps
+
+            print(dumps(told | {"files": [str(path) for path in shards.paths]}))
+            return
+        for line in (shards.headline, shards.quality):
+            say(line)
+        num_before = shards.num_rows - shards.num_new
+        done = f", {num_before:,} of them before" if num_before else ""
+        say(f"Wrote {shards.num_rows:,} scores{done} to {len(shards.paths):,} files in {out}")
+        return
     scores = live.predict(
         _entities(entities), at, everyone=everyone, coverage=coverage, abstain=abstain, top=top
     )

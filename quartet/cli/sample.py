@@ -9,6 +9,7 @@ import typer
 
 from quartet.cli.options import (
     Changes,
+    On,
     PastLabels,
     ProtocolName,
     SchemaFile,
@@ -31,12 +32,16 @@ def sample(
     cache: Annotated[
         Path | None, typer.Option(help="Folder for the contexts (default: in the user's cache).")
     ] = None,
+    on: On = None,
     draw: Annotated[
         Path | None, typer.Option(help="Draw the context of one seed, CRW beside BFS2, as an SVG picture.")
     ] = None,
     seed: Annotated[int, typer.Option(help="Which training seed to draw, counted from 0.")] = 0,
 ) -> None:
     """Gather the contexts of all seeds of a task into the cache, and show what was gathered."""
+    from quartet.machine import Place
+
+    Place.parse(on)
     task = open_database(source, schema, views).task(name)
     from quartet.cli.views.contexts import SamplingView, contexts_view
     from quartet.config import SamplingConfig, changes_from_text
@@ -51,7 +56,7 @@ def sample(
     sampled = {}
     for split in SPLITS:
         view = SamplingView(graph, task.asked_seeds(split), config)
-        context = task_context(task, graph, config, split, folder, view)
+        context = task_context(task, graph, config, split, folder, view, on=on)
         sampled[split] = (context, view.seconds)
     console().print(contexts_view(sampled, config))
     say(f"Contexts are in {folder}")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from quartet.cli.options import Changes, Preset, ProtocolName, SchemaFile, Source, open_database
+from quartet.cli.options import Changes, On, Preset, ProtocolName, SchemaFile, Source, open_database
 
 if TYPE_CHECKING:
     from quartet.paper import Sheet, StudyName
@@ -58,21 +58,23 @@ def _add(name: StudyName, text: str) -> None:
         budget: Budget = None,
         folder: Folder = Path("studies"),
         jobs: Jobs = None,
+        on: On = None,
         show: Annotated[bool, typer.Option("--show", help="Train nothing; show what is there.")] = False,
     ) -> None:
         from quartet.config import changes_from_text
         from quartet.drawing import say
         from quartet.paper import Study, arms_of, chosen_jobs, first_jobs, study_figures, study_sheets
 
+        check_on(on, jobs)
         limit, changes = seconds(budget), changes_from_text(change or [])
         changes |= {"protocol": protocol} if protocol else {}
         study = Study(name, source, tuple(tasks), folder, schema, preset, changes, tuple(range(seeds)))
         every, begin = study.jobs(arms_of(name, changes)), monotonic()
         first = first_jobs(study, every)
-        has_failed = False if show else _train(study, first, jobs, limit)
+        has_failed = False if show else _train(study, first, jobs, limit, on)
         planned = chosen_jobs(study, every)  # more than the first only where validation has chosen something
         if not show and len(planned) > len(first):
-            has_failed |= _train(study, planned, jobs, limit - (monotonic() - begin))
+            has_failed |= _train(study, planned, jobs, limit - (monotonic() - begin), on)
         results, stem = study.results(planned), study.file_stem
         _show(*study_sheets(name, results), folder / f"{stem}.md")
         for kind, picture in study_figures(name, results).items():
@@ -88,7 +90,7 @@ for _name, _text in _TRAINED.items():
     _add(_name, _text)
 
 
-def _train(study: Any, planned: list[Any], jobs: int | None, limit: float) -> bool:
+def _train(study: Any, planned: list[Any], jobs: int | None, limit: float, on: str | None) -> bool:
     """Trains what is missing and tells of each outcome; returns whether something has failed."""
     from quartet.drawing import say
     from quartet.machine import usable_cores
@@ -97,7 +99,7 @@ def _train(study: Any, planned: list[Any], jobs: int | None, limit: float) -> bo
     has_failed = False
     say(f"{len(planned)} trainings, {len(study.results(planned))} of them done before")
     with study.lock(), stopping():
-        for outcome in run_study(study, planned, jobs or usable_cores(), limit):
+        for outcome in run_study(study, planned, jobs or usable_cores(), limit, on=on):
             if isinstance(outcome, Failure):
                 has_failed = True
                 say(f"Failed: {outcome.job.task}, {outcome.job.arm}: {outcome.reason}")
@@ -179,6 +181,16 @@ def seconds(budget: str | None) -> float:
     from quartet.times import SECOND, parse_length
 
     return parse_length(budget, "--budget") / SECOND if budget else float("inf")
+
+
+def check_on(on: str | None, jobs: int | None) -> None:
+    """Refuses who cannot train, before any work."""
+    from quartet.errors import UsageError
+    from quartet.machine import Place
+
+    Place.parse(on)
+    if on is not None and jobs is not None:
+        raise UsageError("C02", "--jobs and --on both say who trains", "leave one of them out: --on local:4")
 
 
 @contextmanager

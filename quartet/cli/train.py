@@ -14,6 +14,7 @@ from quartet.cli.options import (
     DropEarly,
     Json,
     ModelName,
+    On,
     PastLabels,
     Preset,
     ProtocolName,
@@ -45,6 +46,7 @@ def train(
     resume: Annotated[Path | None, typer.Option(metavar="RUN", help="Go on with an interrupted run.")] = None,
     device: DeviceName = "auto",
     threads: Threads = None,
+    on: On = None,
     json: Json = False,
 ) -> None:
     """Train a model of a task; keep the best on validation, with its scores, in a run folder.
@@ -59,6 +61,8 @@ def train(
 
     - `--past-labels` lets a model see the past labels of an entity, each once its window has closed; the default does
     where it can.
+
+    - `--on local` or `--on ray` lets several processes or machines sample the contexts.
 
     - Ctrl-C saves and stops; `--resume runs/latest` goes on as if it had not been stopped.
 
@@ -81,7 +85,7 @@ def train(
         try:
             trained = fit(
                 loaded, model, preset=preset or None, runs=runs, resume=resume, device=device, listener=listener,
-                threads=threads, **settings,
+                threads=threads, on=on, **settings,
             )  # fmt: skip
         except Stopped as stopped:
             again = [hide_passwords(source), task, *(["--schema", str(schema)] if schema else [])]

@@ -10,8 +10,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from quartet.cli.options import Changes, Json, ModelName, Preset, ProtocolName, SchemaFile, Source, TaskName
-from quartet.cli.study import Folder, Jobs, seconds, stopping
+from quartet.cli.options import (
+    Changes,
+    Json,
+    ModelName,
+    On,
+    Preset,
+    ProtocolName,
+    SchemaFile,
+    Source,
+    TaskName,
+)
+from quartet.cli.study import Folder, Jobs, check_on, seconds, stopping
 
 if TYPE_CHECKING:
     from quartet.paper import Search, Trial
@@ -40,6 +50,7 @@ def tune(
         ),
     ] = None,
     jobs: Jobs = None,
+    on: On = None,
     json: Json = False,
 ) -> None:
     """Search for a task's best recipe on validation: first the local parameters, then capacity.
@@ -63,6 +74,7 @@ def tune(
     from quartet.tasks import check_labels
 
     limit = seconds(budget)
+    check_on(on, jobs)
     if out is not None and out.suffix != ".toml":
         raise UsageError("C02", f'the best recipe cannot be written as "{out}"', "name a .toml file")
     changes = changes_from_text(change or []) | ({"protocol": protocol} if protocol else {})
@@ -75,7 +87,7 @@ def tune(
             _show_trial(search, trial, json)
         try:
             with stopping():
-                for trial in search.run(jobs or usable_cores(), limit):
+                for trial in search.run(jobs or usable_cores(), limit, on=on):
                     _show_trial(search, trial, json)
         finally:
             _finish(search, path, json)

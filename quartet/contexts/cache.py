@@ -13,12 +13,13 @@ import numpy as np
 from quartet.config import SamplingConfig
 from quartet.contexts.cachefile import FORMAT, HEADER_SIZE, VERSION, cannot_write, open_cache, write_cache
 from quartet.contexts.context import FIELDS, Array, Context
+from quartet.contexts.parts import PART, sample_in_parts
 from quartet.contexts.sampling import sample
 from quartet.errors import IntegrityError, UsageError
 from quartet.findings import warning
 from quartet.graph import TemporalGraph
 from quartet.listener import SILENT, Listener
-from quartet.machine import usable_cores, user_cache
+from quartet.machine import Place, usable_cores, user_cache
 from quartet.tasks import Seeds, Split, Task
 
 PROBE = 512  # seeds that an estimate samples
@@ -37,10 +38,11 @@ def task_context(
     folder: Path | None = None,
     listener: Listener = SILENT,
     num_threads: int | None = None,
+    on: str | None = None,
 ) -> Context:
     """Returns the contexts of one split of a task, from the cache or sampled into it."""
     seeds, folder = task.asked_seeds(split), folder or default_cache()
-    return cached_sample(graph, seeds, config, folder, f"{task.name}-{split}", listener, num_threads)
+    return cached_sample(graph, seeds, config, folder, f"{task.name}-{split}", listener, num_threads, on)
 
 
 def cached_sample(
@@ -51,11 +53,13 @@ def cached_sample(
     name: str,
     listener: Listener = SILENT,
     num_threads: int | None = None,
+    on: str | None = None,
 ) -> Context:
     """Returns the contexts of all seeds, mapped from `<folder>/<name>-<digest>.h5`; sampled first if need be.
 
     A file that is damaged or foreign is reported as a finding and built anew, never read. The listener is told
-    of progress only if contexts are sampled, the first time with none done.
+    of progress only if contexts are sampled, the first time with none done. Many seeds are sampled in parts, here or
+    by those whom `on` names (`machine/shards.py`): the same bytes.
     """
     if name != Path(name).name:
         raise UsageError("C02", f'a cache cannot be called "{name}"', "give a plain name, without slashes")
@@ -73,9 +77,16 @@ def cached_sample(
             pass
     except OSError as error:
         raise cannot_write(folder, 0, error) from error
-    context = sample(graph, seeds, config, num_threads, listener, f"contexts of {name}")
-    write_cache(path, context, digest)
-    return open_cache(path, digest)
+    what = f"contexts of {name}"
+    if not len(seeds) or (len(seeds) <= PART and Place.parse(on).kind == "here"):
+        write_cache(path, sample(graph, seeds, config, num_threads, listener, what), digest)
+        return open_cache(path, digest)
+
+    def digest_of(some: Seeds) -> str:
+        return cache_digest(graph.fingerprint, some, config)
+
+    sample_in_parts(graph, seeds, config, path, digest, digest_of, num_threads, on, listener, what)
+    return open_cache(path, digest, verify=False)
 
 
 def cache_digest(graph_fingerprint: str, seeds: Seeds, config: SamplingConfig) -> str:

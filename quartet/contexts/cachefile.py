@@ -12,13 +12,15 @@ from __future__ import annotations
 
 import errno
 import json
+import math
 import os
 import shutil
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial, reduce
 from io import BufferedRandom, BufferedReader
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -87,9 +89,10 @@ def _checksum(file: BufferedReader | BufferedRandom, spans: Iterable[Span]) -> i
 # --- opening --------------------------------------------------------------------------------------
 
 
-def open_cache(path: Path, digest: str) -> Context:
+def open_cache(path: Path, digest: str, verify: bool = True) -> Context:
     """Returns the contexts in a file, mapped read-only, if they are those of the digest and every byte is right.
 
+    Who has written or verified the file just before need not `verify` it again.
     It is the object that was written, with the same bytes. The file may be replaced while it is in use:
     one handle serves to check and to map, and a mapping stays with the file that it was made of.
     """
@@ -105,7 +108,8 @@ def open_cache(path: Path, digest: str) -> Context:
                 name: (begin, begin + np.dtype(dtype).itemsize * int(np.prod(shape)))
                 for name, (dtype, shape, begin, _) in about["arrays"].items()
             }
-            _verify(file, about, spans)
+            if verify:
+                _verify(file, about, spans)
             whole = np.asarray(np.memmap(file, np.uint8, "r"))  # compiled code sees a plain array
         arrays = {
             name: whole[slice(*spans[name])].view(dtype).reshape(shape)
@@ -132,6 +136,21 @@ def _verify(file: BufferedReader, about: dict[str, Any], spans: dict[str, Span])
 # --- writing --------------------------------------------------------------------------------------
 
 
+class Pieces(NamedTuple):
+    """An array that is written piece by piece: its type and shape as a whole, and what gives the pieces, any time."""
+
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    give: Callable[[], Iterable[Array]]
+
+    @property
+    def num_bytes(self) -> int:
+        return self.dtype.itemsize * math.prod(self.shape)
+
+    def checksum(self) -> int:
+        return reduce(lambda check, piece: zlib.crc32(_bytes(piece), check), self.give(), 0)
+
+
 def write_cache(path: Path, context: Context, digest: str) -> None:
     """Writes contexts as one file, whole or not at all. Equal contexts give equal files.
 
@@ -139,7 +158,12 @@ def write_cache(path: Path, context: Context, digest: str) -> None:
     same file at once the last to finish wins, and none is harmed.
     """
     arrays = {name: np.ascontiguousarray(array) for name, array in context.arrays.items()}
-    checks = {name: zlib.crc32(_bytes(array)) for name, array in arrays.items()}
+    write_pieces(path, {n: Pieces(a.dtype, a.shape, partial(list, [a])) for n, a in arrays.items()}, digest)
+
+
+def write_pieces(path: Path, arrays: dict[str, Pieces], digest: str) -> None:
+    """Writes the arrays of contexts that need never be in memory as a whole: the file that `write_cache` gives."""
+    checks = {name: array.checksum() for name, array in arrays.items()}
     try:
         with new_file(path) as aside:
             try:
@@ -148,7 +172,8 @@ def write_cache(path: Path, context: Context, digest: str) -> None:
                 raise OSError(str(error)) from error
             _fill(aside, arrays, begins, checks, digest)
     except OSError as error:
-        raise cannot_write(path.parent, context.num_bytes, error) from error
+        needed = sum(array.num_bytes for array in arrays.values())
+        raise cannot_write(path.parent, needed, error) from error
 
 
 def _bytes(array: Array) -> memoryview:
@@ -156,7 +181,7 @@ def _bytes(array: Array) -> memoryview:
     return array.reshape(-1).view(np.uint8).data
 
 
-def _lay_out(path: Path, arrays: dict[str, Array], checks: dict[str, int], digest: str) -> dict[str, int]:
+def _lay_out(path: Path, arrays: dict[str, Pieces], checks: dict[str, int], digest: str) -> dict[str, int]:
     """Makes the HDF5 file with room for every array, and returns where each begins."""
     import h5py
 
@@ -170,22 +195,25 @@ def _lay_out(path: Path, arrays: dict[str, Array], checks: dict[str, int], diges
         for name, array in arrays.items():
             dataset = file.create_dataset(name, array.shape, array.dtype, dcpl=early)
             dataset.attrs["crc32"] = np.uint32(checks[name])
-            begins[name] = dataset.id.get_offset() if array.size else HEADER_SIZE  # nothing gets no place
+            begins[name] = (
+                dataset.id.get_offset() if array.num_bytes else HEADER_SIZE
+            )  # nothing gets no place
     return begins
 
 
 def _fill(
-    path: Path, arrays: dict[str, Array], begins: dict[str, int], checks: dict[str, int], digest: str
+    path: Path, arrays: dict[str, Pieces], begins: dict[str, int], checks: dict[str, int], digest: str
 ) -> None:
     """Writes the arrays into their places, and the header before them."""
-    spans = [(begins[name], begins[name] + array.nbytes) for name, array in arrays.items()]
+    spans = [(begins[name], begins[name] + array.num_bytes) for name, array in arrays.items()]
     with path.open("r+b") as file:
         size = file.seek(0, os.SEEK_END)
         if hasattr(os, "posix_fallocate"):  # a full disk shows now, and the file lies in one piece
             os.posix_fallocate(file.fileno(), 0, size)
         for name, array in arrays.items():
             file.seek(begins[name])
-            file.write(_bytes(array))
+            for piece in array.give():
+                file.write(_bytes(piece))
         about = {
             "digest": digest,
             "size": size,

@@ -13,7 +13,7 @@ from quartet.machine import Store
 _VERSION = 1  # of what the arrays mean: raise it when that changes
 _KIND = "graphs"
 _FEWEST_ROWS = 20_000  # a smaller one is built as fast as it is read
-_SCALARS = ("names", "num_loops", "num_parallel", "fingerprint")
+_SCALARS = ("names", "num_loops", "num_parallel", "source")
 
 
 def kept_graph(database: Database) -> TemporalGraph:

@@ -28,6 +28,7 @@ from quartet.machine import mapped, usable_cores
 from quartet.tasks import Seeds
 
 CHUNK = 1024  # seeds that a thread samples at a time
+_MOST_KEPT = 2  # settings whose samplers a graph keeps: those of the members of a portfolio
 
 LOCAL_SAMPLERS: dict[str, Callable[[Chunk, LocalRows], None]] = {
     "walk": walk_local,
@@ -70,6 +71,21 @@ SAMPLERS = {  # in the order in which they run
 }
 
 
+def _samplers(graph: TemporalGraph, config: SamplingConfig) -> dict[Owner, list[Sampler]]:
+    """Returns the samplers of each owner, which keep what they need of a graph from one call to the next."""
+    made: dict[str, dict[Owner, list[Sampler]]] = graph.__dict__.setdefault("_samplers", {})
+    own = made.get(config.digest())
+    if own is None:
+        own = {"seed": [], "time": []}
+        for row in SAMPLERS.values():
+            if row.branch is None or config.has(row.branch):
+                own[row.owner].append(row.make(graph, config))
+        if len(made) == _MOST_KEPT:
+            made.clear()
+        made[config.digest()] = own
+    return own
+
+
 def sample(
     graph: TemporalGraph,
     seeds: Seeds,
@@ -84,10 +100,7 @@ def sample(
     """
     node, time = np.asarray(seeds.node, np.int64), np.asarray(seeds.time, np.int64)
     times, time_index = np.unique(time, return_inverse=True)
-    samplers: dict[Owner, list[Sampler]] = {"seed": [], "time": []}
-    for row in SAMPLERS.values():
-        if row.branch is None or config.has(row.branch):
-            samplers[row.owner].append(row.make(graph, config))
+    samplers = _samplers(graph, config)
 
     def gather(owner: Owner, chunk: Chunk) -> dict[str, Array]:
         """Runs the samplers of an owner; what none has gathered is empty."""

@@ -13,6 +13,7 @@ from quartet.database.schema import ForeignKey
 from quartet.database.table import Table
 from quartet.errors import SchemaError, did_you_mean, examples
 from quartet.findings import Finding, note, warning
+from quartet.machine import set_aside
 from quartet.times import STATIC
 
 _LATE_FILLED = 0.001  # of the links; fewer may be errors of a clock
@@ -61,7 +62,7 @@ def relate(
         if len(dangling):
             findings.append(_dangling(table, foreign_key, label, dangling, on_dangling))
             rows[dangling] = NULL_KEY
-        relation = Relation(table.name, foreign_key, rows)
+        relation = Relation(table.name, foreign_key, set_aside(rows))
         relations.append(relation)
         findings += _link_findings(relation, table, parent)
     return relations, findings

@@ -21,6 +21,7 @@ from quartet.database.keys import KeyColumn, KeyMap
 from quartet.database.schema import TableSchema, TimeColumn, quoted
 from quartet.errors import SchemaError, TimeError, did_you_mean, examples
 from quartet.findings import Finding, note, warning
+from quartet.machine import set_aside, set_columns_aside
 from quartet.times import (
     NEVER,
     PERIODS,
@@ -210,6 +211,7 @@ def build_table(name: str, raw: pa.Table, schema: TableSchema) -> tuple[Table, l
         findings += repaired
     if table.primary_key and table.num_rows:
         _check_primary_key(table)
+    table = replace(table, data=set_columns_aside(table.data), known_at=set_aside(table.known_at))
     return table, findings + _row_findings(table)
 
 

@@ -16,6 +16,7 @@ from quartet.causal import TimeRule
 from quartet.database import Database, Relation
 from quartet.features.summed import MEAN, SUM, TREND, Summed
 from quartet.features.timeline import Ints, Timeline, days_since
+from quartet.machine import set_aside
 from quartet.times import show_length
 
 WINDOWS = (1, 2, 4, 12)  # in units, of which the task's horizon is one
@@ -127,7 +128,7 @@ class Path:
             events.label,
             events.table,
             timeline,
-            events.shown[timeline.order],
+            set_aside(events.shown[timeline.order]),
             events.is_count,
             is_near,
             unit,

@@ -22,6 +22,7 @@ from quartet.causal import visible
 from quartet.database import Database, Table
 from quartet.features.arrays import FIRST_CODE, Bags
 from quartet.features.table import FeatureTable
+from quartet.machine import empty_aside, set_aside
 from quartet.times import STATIC
 
 MEAN, SUM, TREND = 0, 1, 2  # how cells are summed up
@@ -72,8 +73,8 @@ class TableCells:
         flags = {}
         for place, (name, column) in enumerate(statistics.of("category").items()):
             for number, value in enumerate(column.vocabulary[: _num_flags(column)]):
-                flags[f"{name} = {value}"] = (cells.categories[:, place] == FIRST_CODE + number).astype(
-                    np.float32
+                flags[f"{name} = {value}"] = set_aside(
+                    (cells.categories[:, place] == FIRST_CODE + number).astype(np.float32)
                 )
         for place, (name, column) in enumerate(statistics.of("multicategory").items()):
             for number, value in enumerate(column.vocabulary[:MOST_VALUES]):
@@ -99,6 +100,19 @@ class TableCells:
         """Returns columns of dates as days since 1970, in UTC: not their calendar, which has an end."""
         columns = self.features.statistics.tables[self.table.name].of("time")
         return {name: _days(self.table.data[name]) for name in columns}
+
+    def beside(self, is_number: bool, most: int) -> Cells:
+        """Returns the (rows, cells) of the first so many numbers or flags, made once for all paths that end here."""
+        kept: dict[tuple[bool, int], Cells] = self.__dict__.setdefault("_beside", {})
+        if (is_number, most) not in kept:
+            columns = (
+                [values for values, _ in self.numbers.values()] if is_number else list(self.flags.values())
+            )
+            together = empty_aside((len(columns[0]) if most else 0, most), np.float32)
+            for place, column in enumerate(columns[:most]):
+                together[:, place] = column
+            kept[is_number, most] = together
+        return kept[is_number, most]
 
     def _sizes(self) -> Iterator[tuple[str, Cells]]:
         layout = self.features.tables[self.table.name].layout
@@ -128,13 +142,8 @@ class Summed:
     ) -> tuple[Cells, NDArray[np.float64]]:
         """Returns the (rows, cells) of a part, and what the value behind each has beyond its cell."""
         is_number, names = self.parts[part]
-        columns = [self.table.numbers[n][0] if is_number else self.table.flags[n] for n in names]
         offset = [self.table.numbers[n][1] if is_number else 0.0 for n in names]
-        chosen = [column[rows] for column in columns]
-        together = np.empty((len(chosen[0]) if chosen else 0, len(names)), np.float32)
-        for place, column in enumerate(chosen):
-            together[:, place] = column
-        return together, np.array(offset)
+        return self.table.beside(is_number, len(names))[rows], np.array(offset)
 
 
 def table_cells(database: Database, features: FeatureTable) -> dict[str, TableCells]:

@@ -17,6 +17,7 @@ from quartet.features.columns import MOST_DEVIATIONS, Column, Encoded, TextColum
 from quartet.features.kinds import feature_columns
 from quartet.features.statistics import FeatureStatistics, TableStatistics
 from quartet.findings import Finding, note, warning
+from quartet.machine import set_aside
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,7 +99,7 @@ def _encode_table(table: Table, statistics: TableStatistics, findings: list[Find
         together: Any = np.empty((table.num_rows, len(columns), *shape), dtype=dtype)
         for place, column in enumerate(columns):
             together[:, place] = column
-        return together
+        return set_aside(together)
 
     def of(names: Sequence[str]) -> list[Any]:
         return [encoded[name] for name in names]

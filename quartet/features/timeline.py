@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quartet.causal import TimeRule, num_visible
+from quartet.machine import set_aside
 from quartet.times import DAY, STATIC
 
 Ints = NDArray[np.int64]
@@ -32,7 +33,7 @@ class Timeline:
         distinct, rank = np.unique(time, return_inverse=True)
         key = node * len(distinct) + rank
         order = np.argsort(key, kind="stable")
-        return Timeline(order, time[order], distinct, key[order])
+        return Timeline(set_aside(order), set_aside(time[order]), distinct, set_aside(key[order]))
 
     def until(self, node: Ints, time: Ints, rule: TimeRule = "<=") -> tuple[Ints, Ints]:
         """Returns for each pair (node, time) the range [begin, end) of the node's events that are known then."""

@@ -12,7 +12,7 @@ what is visible at a time is a prefix, and one comparison tells whether an entry
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
 from weakref import ReferenceType, ref
@@ -35,6 +35,7 @@ from quartet.graph.kernels import (
     make_simple,
     merge_parents,
 )
+from quartet.machine import set_aside
 from quartet.times import STATIC
 
 MAX_NODES = 2**31 - 1
@@ -70,6 +71,11 @@ class TemporalGraph:
         for array in self.arrays:
             array.flags.writeable = False
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Returns what another process is sent: not what samplers keep with a graph."""
+        kept = {each.name: getattr(self, each.name) for each in fields(self)}
+        return kept | {"source": self.fingerprint}
+
     @staticmethod
     def build(database: Database, before: TemporalGraph | None = None) -> TemporalGraph:
         """Builds the graph of a database in time linear in its links (plus one sort of its rows by time).
@@ -79,18 +85,20 @@ class TemporalGraph:
         if database.num_rows > MAX_NODES:
             raise ResourceError("S17", f"{database.num_rows:,} rows exceed the {MAX_NODES:,} of this version")
         tables = list(database.tables.values())
-        stable_key = np.concatenate([stable_keys(table) for table in tables])
+        stable_key = set_aside(np.concatenate([stable_keys(table) for table in tables]))
         known_at = np.concatenate([table.known_at for table in tables])
         order = None if before is None else _order_of_grown(before, database, known_at, stable_key)
         order, node_rank, times = _order_and_ranks(known_at, stable_key, order)
+        order, node_rank = set_aside(order), set_aside(node_rank)
         links = _parents(database)
         num_loops, num_parallel = make_simple(links, stable_key)
         indptr, entries = _adjacency(links, order, node_rank, stable_key)
+        links = links._replace(parents=set_aside(links.parents))
         source = database.fingerprint if before is None else ref(database)
         return TemporalGraph(
             tuple(database.tables), int(num_loops), int(num_parallel), source,
-            order=order, stream=cut_by_table(links, order), times=times, node_rank=node_rank, stable_key=stable_key,
-            indptr=indptr, entries=entries, **links._asdict(),
+            order=order, stream=set_aside(cut_by_table(links, order)), times=times, node_rank=node_rank,
+            stable_key=stable_key, indptr=set_aside(indptr), entries=set_aside(entries), **links._asdict(),
         )  # fmt: skip
 
     @cached_property

@@ -14,12 +14,15 @@ from quartet.machine.files import (
     user_cache,
     write_checksums,
 )
+from quartet.machine.large import empty_aside, is_large, map_batches, set_aside, set_columns_aside
 from quartet.machine.libraries import import_lightgbm
 from quartet.machine.processes import ALONE, Processes, all_processes
+from quartet.machine.shards import Place, map_shards, slices
 from quartet.machine.store import Store, show_size, store_findings
 
 __all__ = [
     "ALONE",
+    "Place",
     "Precision",
     "Processes",
     "Store",
@@ -29,15 +32,22 @@ __all__ = [
     "check_checksums",
     "choose_device",
     "compiled",
+    "empty_aside",
     "found_again",
     "free_bytes",
     "free_cores",
     "import_lightgbm",
     "intact",
+    "is_large",
+    "map_batches",
+    "map_shards",
     "mapped",
     "new_file",
     "new_folder",
+    "set_aside",
+    "set_columns_aside",
     "show_size",
+    "slices",
     "store_findings",
     "sync",
     "usable_cores",

@@ -1,4 +1,4 @@
-"""Trains the arms of a study: each training in a process of its own, several side by side, none twice.
+"""Trains the arms of a study: each training in a process of its own, several side by side or on machines, none twice.
 
 A result is one line of `results.jsonl`. Its key is a digest of everything that decides the training (data, task,
 recipe), so a study that is started again goes on where it stopped, and studies that have an arm in common share it.
@@ -12,6 +12,7 @@ import math
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -27,7 +28,7 @@ from quartet.config import Recipe, with_tuples
 from quartet.database import Database
 from quartet.errors import QuartetError, UsageError
 from quartet.listener import SILENT
-from quartet.machine import Processes, choose_device, use_threads
+from quartet.machine import Processes, choose_device, map_shards, use_threads
 from quartet.paper.arms import Arm
 from quartet.paper.results import Result, StudyTraining, add_results, read_results
 from quartet.paper.statistics import comparisons
@@ -198,11 +199,13 @@ def run_study(
     processes: int,
     budget: float = math.inf,
     train: Train | None = None,
+    on: str | None = None,
 ) -> Iterator[Result | Failure]:
     """Trains what is missing until it is done or the budget of seconds is spent; yields each outcome.
 
     A training begins only if one like it would end within the budget, and none is cut: figures never depend on
-    how fast the machine was. `train` is for those who train in this process.
+    how fast the machine was. `train` is for those who train in this process; `on` names those who train instead, on
+    machines that see the source and the folder under the same paths.
     """
     begin = time.perf_counter()
     known = {result.key: result for result in read_results(study.results_file)}
@@ -215,6 +218,19 @@ def run_study(
         alike = [one.seconds for one in of_task if one.arm == job.arm]
         mean = sum(one.seconds for one in of_task) / max(1, len(of_task))
         return time.perf_counter() - begin + max(alike, default=mean) <= budget
+
+    if on is not None:
+
+        def affordable() -> Iterator[Job]:
+            while missing and has_time_for(missing[0]):
+                yield missing.pop(0)
+
+        for one in map_shards(train_shard, None, affordable(), on, in_order=False):
+            if isinstance(one, Result):
+                known[one.key] = one
+                add_results(study.results_file, [one])
+            yield one
+        return
 
     def outcome(job: Job) -> Result | Failure:
         try:
@@ -240,6 +256,14 @@ def run_study(
             for child in list(children):
                 child.terminate()
             raise
+
+
+def train_shard(_: None, job: Job) -> Result | Failure:
+    """Trains in a process of its own, on the machine of whoever was given the job."""
+    try:
+        return _train_in_child(job, set())
+    except Exception as error:
+        return Failure(job, str(error))
 
 
 def _train_in_child(job: Job, children: set[subprocess.Popen[str]]) -> Result:
@@ -311,7 +335,14 @@ def _peak_bytes() -> int | None:
 
 
 def _main() -> None:
-    """Is the process of one training: a job in, a result out."""
+    """Is the process of one training: a job in, a result out. It ends with the process that has started it."""
+
+    def watch(parent: int) -> None:
+        while os.getppid() == parent:
+            time.sleep(1)
+        os._exit(1)  # who does the same job again finds nobody at it
+
+    threading.Thread(target=watch, args=(os.getppid(),), daemon=True).start()
     use_threads(1)
     try:
         print(train_job(Job(**json.loads(sys.stdin.read()))).line())

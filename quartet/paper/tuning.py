@@ -184,13 +184,19 @@ class Search:
     def allowed(self) -> tuple[int, int]:
         return self.grids.allowed(self.max_trials)
 
-    def run(self, processes: int, budget: float = math.inf, train: Train | None = None) -> Iterator[Trial]:
+    def run(
+        self,
+        processes: int,
+        budget: float = math.inf,
+        train: Train | None = None,
+        on: str | None = None,
+    ) -> Iterator[Trial]:
         """Trains cell after cell and yields each trial. The first stage ends with its part of the time, too."""
         begin, (first, second) = time.perf_counter(), self.allowed
         parts: dict[Stage, float] = {"local": first / (first + second), "capacity": 1.0}
         for stage, part in parts.items():
             jobs, left = self.jobs(stage), budget * part - (time.perf_counter() - begin)
-            for outcome in run_study(self.study, jobs, processes, left, train):
+            for outcome in run_study(self.study, jobs, processes, left, train, on):
                 if isinstance(outcome, Failure):
                     self.failed[outcome.key] = outcome
                 yield next(trial for trial, key in self._known(stage) if key == outcome.key)

@@ -168,8 +168,13 @@ def _watched(data: TrainingData, model: Any) -> tuple[str, ...]:
 
 def _some(seeds: Seeds) -> Seeds:
     """Returns seeds that are spread evenly among many."""
-    chosen = np.unique(np.linspace(0, len(seeds) - 1, min(len(seeds), _MOST_SEEDS)).astype(np.int64))
+    chosen = spread_places(len(seeds))
     return Seeds(seeds.node[chosen], seeds.time[chosen], None)
+
+
+def spread_places(count: int) -> NDArray[np.int64]:
+    """Returns places that are spread evenly among so many: all of few."""
+    return np.unique(np.linspace(0, count - 1, min(count, _MOST_SEEDS)).astype(np.int64))
 
 
 def _shares(edges: Floats, values: Floats) -> Floats:

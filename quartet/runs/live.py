@@ -10,6 +10,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,12 +24,13 @@ from quartet.evaluation import Sure, surest
 from quartet.features import FeatureTable, kept_features
 from quartet.findings import Finding, note
 from quartet.listener import SILENT, Listener
-from quartet.machine import store_findings
+from quartet.machine import as_path, store_findings
 from quartet.runs.checkpoint import DISAGREEMENT, Checkpoint
 from quartet.runs.drift import drift_finding, time_findings
 from quartet.runs.embed import Embeddings, embed
 from quartet.runs.predictions import Predictions, headline, prediction_table
 from quartet.runs.ranking import list_length, list_table, ranked, short_lists
+from quartet.runs.scoring import Shards, predict_to
 from quartet.runs.sure import Hints, Judged, Said, check_shares, say, sures_of
 from quartet.tasks import EVERYONE, Population, Seeds, early_text, population_at
 from quartet.times import NEVER, STATIC, parse_instant, show_length
@@ -124,23 +126,20 @@ class LiveModel:
         rows, times = asked.rows, asked.times
         if self.members[0].task.spec.type == "recommendation":
             return self._lists(asked, top, listener, entities is not None)
-        answers = [self._answers(number, rows, times, listener) for number in range(len(self.members))]
+        answers = self.all_answers(rows, times, listener)
         logits = [own for own, _ in answers]
         record = self.members[0].task
         table = self.views[0].database[record.entity_table]
         findings = list(asked.findings)
         if asked.is_population:  # others are no sample of those that the task asks about
-            findings += drift_finding(record.name, table.name, self._drifted(rows, times, logits))
-        said: Said | None = None
+            findings += drift_finding(record.name, table.name, self.drifted(rows, times, logits))
         words, quality = asked.headline, self.quality
-        if sures := self._known_sures(int(times.min()) if len(times) else STATIC, listener):
-            own = [member.scores(x) for member, x in zip(self.members, logits, strict=True)]
-            said = say(self.members, sures, own, [hints for _, hints in answers], times, nominal)
-        elif not record.spec.facts.holds_lists:
+        sures = self.known_sures(int(times.min()) if len(times) else STATIC, listener)
+        if not sures and not record.spec.facts.holds_lists:
             text = "the model keeps nothing that tells how sure it is: it is of an earlier version"
             findings.append(note("C10", record.name, text, fix="train again for intervals and sets"))
         listener.noticed(findings)
-        scores = prediction_table(table, rows, times, self.members, logits, said=said)
+        scores, said = self.told(rows, times, answers, sures, nominal)
         if said is not None and abstain:
             stay = surest(said.sureness, abstain)
             scores = scores.filter(pa.array(stay))
@@ -150,6 +149,50 @@ class LiveModel:
         length = show_length(record.horizon) if record.horizon else ""
         named = entities is not None
         return Predictions(scores, words, quality, self.name, length, record.classes or (), named)
+
+    def predict_to(
+        self,
+        folder: str | Path,
+        entities: Sequence[Any] | None = None,
+        at: Times | None = None,
+        listener: Listener | None = None,
+        *,
+        everyone: bool = False,
+        coverage: float | None = None,
+        on: str | None = None,
+    ) -> Shards:
+        """Writes scores of entities at a time into a folder, as Parquet files of a fixed number of entities each.
+
+        Together the files are the table of `predict`, bit by bit, whoever works: this process, or those whom `on`
+        names (docs/scale.md). What is written already is not computed again, so a job that was stopped goes on.
+        """
+        return predict_to(self, as_path(folder, "the folder"), entities, at, listener or self.listener,
+                          everyone, coverage, on)  # fmt: skip
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Returns what workers are sent: not who listens, nor what explanations keep."""
+        return self.__dict__ | {"listener": SILENT, "explainer": None, "_sures": {}, "labels": None}
+
+    def all_answers(
+        self, rows: NDArray[np.int64], times: NDArray[np.int64], listener: Listener
+    ) -> list[tuple[NDArray[np.float64], Hints]]:
+        return [self._answers(number, rows, times, listener) for number in range(len(self.members))]
+
+    def told(
+        self,
+        rows: NDArray[np.int64],
+        times: NDArray[np.int64],
+        answers: Sequence[tuple[NDArray[np.float64], Hints]],
+        sures: Sequence[Sure],
+        nominal: float,
+    ) -> tuple[pa.Table, Said | None]:
+        """Returns the table of what all members answered, and how sure they are together."""
+        logits, said = [own for own, _ in answers], None
+        if sures:
+            own = [member.scores(x) for member, x in zip(self.members, logits, strict=True)]
+            said = say(self.members, sures, own, [hints for _, hints in answers], times, nominal)
+        table = self.views[0].database[self.members[0].task.entity_table]
+        return prediction_table(table, rows, times, self.members, logits, said=said), said
 
     def _answers(
         self, number: int, rows: NDArray[np.int64], times: NDArray[np.int64], listener: Listener
@@ -166,7 +209,7 @@ class LiveModel:
         logits = np.sum([weight * own for weight, own in zip(weights, asked, strict=True)], axis=0)
         return logits, member.hints([member.scores(own) for own in asked], weights)
 
-    def _known_sures(self, upto: int, listener: Listener) -> list[Sure]:
+    def known_sures(self, upto: int, listener: Listener) -> list[Sure]:
         """Returns what is known at a time of how far off each member was: on validation, and since test began.
 
         It is the first of all that are asked, so that nothing later has a part in what is said of any.
@@ -295,7 +338,7 @@ class LiveModel:
         is_strict = any(member.recipe.sampling.time_rule == "<" for member in self.members)
         return population_at(spec, self.database, time, "<" if is_strict else "<=")
 
-    def _drifted(
+    def drifted(
         self, rows: NDArray[np.int64], times: NDArray[np.int64], logits: Sequence[NDArray[np.float64]]
     ) -> list[str]:
         """Returns the columns in which those who are asked about are far from those of training, of all members."""

@@ -19,7 +19,7 @@ from quartet.database import Database
 from quartet.errors import SchemaError, Stopped, UsageError, examples
 from quartet.findings import note
 from quartet.listener import Listener
-from quartet.machine import Processes, all_processes, as_path, choose_device, found_again, use_threads
+from quartet.machine import Place, Processes, all_processes, as_path, choose_device, found_again, use_threads
 from quartet.registry import MODELS, model_row
 from quartet.runs.checkpoint import Checkpoint
 from quartet.runs.evaluate import Evaluation, evaluate, kept_judgement, quality
@@ -265,6 +265,7 @@ def fit(
     device: str = "auto",
     threads: int | None = None,
     cache: str | Path | None = None,
+    on: str | None = None,
     listener: Listener | None = None,
     **settings: Any,
 ) -> TrainedModel:
@@ -282,6 +283,8 @@ def fit(
         threads: cores to compute with, by default those that are free, or what OMP_NUM_THREADS says; a run that
             is resumed goes on with as many as it began with.
         cache: where contexts are kept, by default in the user's cache.
+        on: who samples contexts, by default this process: `local`, `local:4`, `ray` or `ray://HOST:PORT`
+            (docs/scale.md).
         listener: follows the work; by default it is shown in the terminal or the notebook.
         settings: fields of the recipe, such as `past_labels=True`, `epochs=5`, `time_limit=600`. `quartet recipe`
             lists them.
@@ -296,6 +299,7 @@ def fit(
     for name, folder in (("preset", preset), ("runs", runs), ("resume", resume), ("cache", cache)):
         if folder is not None or name == "runs":
             as_path(folder, name)
+    Place.parse(on)
     listener = listener or TrainingView()
     named = {"model": model, "preset": preset, "recipe": recipe}
     begun_with = settings | {name: value for name, value in named.items() if value is not None}
@@ -322,7 +326,7 @@ def fit(
             what = "no state was saved before it was interrupted, and training begins anew"
             listener.finding(note("C14", str(run.folder), f"{run.folder}: {what}"))
         use_threads(threads, processes.num_sharing_memory)
-        return _fit(task, recipe, run, Path(runs), Path(cache) if cache else None, listener, processes)
+        return _fit(task, recipe, run, Path(runs), Path(cache) if cache else None, listener, processes, on)
 
 
 def _fit(
@@ -333,11 +337,12 @@ def _fit(
     cache: Path | None,
     listener: Listener,
     processes: Processes,
+    on: str | None,
 ) -> TrainedModel:
     model_class = model_row(recipe.model.architecture).class_for(task.spec.type)
     if run is None:
         Run.check(runs, task)
-    data = TrainingData.prepare(task, recipe, cache, listener)
+    data = TrainingData.prepare(task, recipe, cache, listener, on)
     opened = processes.from_first(lambda: run or Run.create(runs, task, recipe))
     opened.task.check_same(TaskRecord.of(task), opened.folder)
     recorder = _Recorder(listener, opened, data, processes)

@@ -25,6 +25,7 @@ from quartet.evaluation import check_selectable, main_metric
 from quartet.features import FeatureTable, RelationalColumns
 from quartet.graph import TemporalGraph
 from quartet.listener import SILENT, Listener
+from quartet.machine import empty_aside, slices
 from quartet.tasks import SPLITS, Links, Seeds, Split, Task, TaskSpec
 from quartet.tokens import Tokenizer
 from quartet.training.outputs import Output, fit_output
@@ -57,6 +58,12 @@ class View:
     features: FeatureTable
     spec: TaskSpec
     recipe: Recipe
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Is what another process was sent: with its tokenizer, where it has one, came the graph."""
+        self.__dict__ |= state
+        if "tokenizer" in state:
+            _graphs[self.database] = self.tokenizer.graph
 
     @property
     def entity_table(self) -> str:
@@ -134,12 +141,17 @@ class TrainingData:
     features: FeatureTable
     cache: Path | None = None
     listener: Listener = SILENT
+    on: str | None = None  # who samples contexts
     chosen_columns: tuple[str, ...] | None = None  # of all relational columns; None: all
     start: Mapping[str, torch.Tensor] | None = None  # the weights of a tower that a new network takes over
 
     @staticmethod
     def prepare(
-        task: Task, recipe: Recipe, cache: Path | None = None, listener: Listener = SILENT
+        task: Task,
+        recipe: Recipe,
+        cache: Path | None = None,
+        listener: Listener = SILENT,
+        on: str | None = None,
     ) -> TrainingData:
         """Returns the data of a task, with features fitted at the train cut-off.
 
@@ -154,7 +166,7 @@ class TrainingData:
             use_row_names=recipe.use_row_names,
             text_model=recipe.text_model,
         )
-        return TrainingData(task, recipe, fit_output(task), features, cache, listener)
+        return TrainingData(task, recipe, fit_output(task), features, cache, listener, on)
 
     @property
     def metric(self) -> str:
@@ -179,7 +191,7 @@ class TrainingData:
         if split not in self._contexts:
             self._contexts[split] = task_context(
                 self.task, self.view.graph, self.recipe.sampling, split, self.cache, self.listener,
-                torch.get_num_threads(),
+                torch.get_num_threads(), self.on,
             )  # fmt: skip
             if self.recipe.model.tower:
                 self._contexts[split] = replace(self._contexts[split], columns=self.columns(split))
@@ -236,7 +248,14 @@ class _TrainingView(View):
         for split, own in self.data.seeds.items():
             if seeds is own and set(names) <= set(all_names):
                 if split not in made:
-                    made[split] = super().matrix(seeds, all_names)
+                    made[split] = self._in_pieces(seeds, all_names)
                 place = {name: number for number, name in enumerate(all_names)}
                 return made[split] if names == all_names else made[split][:, [place[name] for name in names]]
         return super().matrix(seeds, names)
+
+    def _in_pieces(self, seeds: Seeds, names: tuple[str, ...]) -> NDArray[np.float32]:
+        """Returns the columns of all seeds of a split: of many, in a file, made of some at a time."""
+        whole: NDArray[np.float32] = empty_aside((len(seeds), len(names)), np.float32)
+        for some in slices(len(seeds), _ROWS_AT_ONCE):
+            whole[some] = super().matrix(Seeds(seeds.node[some], seeds.time[some], None), names)
+        return whole

@@ -197,6 +197,11 @@ def test_a_training_in_a_process_of_its_own_is_that_in_this_one(shop: Path, tmp_
     again = train_job(replace(jobs[6], runs=str(tmp_path / "again")))
     assert (again.validation, again.test) == (result.validation, result.test)
     assert list(run_study(study, jobs[6:7], 2)) == []  # it is known
+    study.results_file.unlink()
+    (there,) = run_study(study, jobs[6:7], 1, on="local:1")  # by a worker, which starts the same process
+    assert isinstance(there, Result)
+    assert (there.key, there.validation, there.curve) == (result.key, result.validation, result.curve)
+    assert list(run_study(study, jobs[6:7], 1, on="local:1")) == []
 
 
 def test_an_interrupted_training_goes_on_from_its_last_epoch(shop: Path, tmp_path: Path) -> None:

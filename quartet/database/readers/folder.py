@@ -14,6 +14,7 @@ from quartet.database.schema import CONFIRMED, DECLARED, Schema
 from quartet.database.source import Source
 from quartet.errors import SchemaError, UsageError
 from quartet.findings import Finding, note, warning
+from quartet.machine import is_large, map_batches
 
 # A manifest comes with the data, perhaps from another program; quartet.yaml was written for us.
 _MANIFESTS = {"manifest.yaml": DECLARED, "quartet.yaml": CONFIRMED}
@@ -116,6 +117,15 @@ def _read_parts(name: str, parts: list[Path], text: frozenset[str]) -> tuple[lis
 
 def read_parquet(path: Path) -> pa.Table:
     try:
+        parts = pq.read_metadata(path)
+        size = sum(parts.row_group(number).total_byte_size for number in range(parts.num_row_groups))
+        if is_large(size):  # never in memory as a whole
+            from pyarrow.dataset import dataset
+
+            whole = dataset(path, format="parquet", partitioning="hive")
+            mapped = map_batches(whole.schema, whole.to_batches(batch_readahead=2, fragment_readahead=1))
+            if mapped is not None:
+                return mapped
         return pq.read_table(path)
     except (pa.ArrowException, OSError) as error:
         raise _unreadable(path, error) from None

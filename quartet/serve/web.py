@@ -13,7 +13,7 @@ from typing import Annotated, Any
 from fastapi import FastAPI, Query, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
-from pydantic import BaseModel, ConfigDict, FailFast, Field, StrictBool, StrictInt, StrictStr
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr
 from starlette.exceptions import HTTPException
 
 from quartet.errors import DataError, QuartetError, ResourceError, UsageError
@@ -44,10 +44,11 @@ class Question(_Strict):
             ]
         },
     )
-    entities: Annotated[list[Key], FailFast()] | None = Field(
+    entities: list[Key] | None = Field(
         None,
         min_length=1,
         max_length=_MOST_LISTED,
+        fail_fast=True,
         description="Keys of the entity table; those whom the task asks about, if absent.",
     )
     at: StrictStr | None = Field(
@@ -81,7 +82,7 @@ class NewRows(_Strict):
         },
     )
     table: StrictStr = Field(min_length=1, max_length=200)
-    rows: Annotated[list[dict[str, Any]], FailFast()] = Field(min_length=1, max_length=_MOST_LISTED)
+    rows: list[dict[str, Any]] = Field(min_length=1, max_length=_MOST_LISTED, fail_fast=True)
 
 
 def create_app(service: Service, token: str = "") -> tuple[Guard, Desk]:

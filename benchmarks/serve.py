@@ -32,8 +32,11 @@ _here = local()
 
 def ask(port: int, path: str, body: Any = None, method: str = "") -> tuple[int, bytes]:
     """Returns status and body, over a connection that each thread keeps open."""
-    if getattr(_here, "line", None) is None:
+    if (
+        getattr(_here, "line", None) is None or time.monotonic() - _here.used > 5
+    ):  # idle ones are closed over there
         _here.line = HTTPConnection("127.0.0.1", port, timeout=60)
+    _here.used = time.monotonic()
     data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
     try:
         way = method or ("POST" if data is not None else "GET")

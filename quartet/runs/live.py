@@ -33,6 +33,7 @@ from quartet.times import NEVER, STATIC, parse_instant, show_length
 from quartet.training import View, graph_of
 
 Times = str | int | date | Sequence[str | int | date]
+_MOST_SURES = 8  # numbers of closed windows for which that is kept
 _MOST_CASES = 2000  # that are scored to know how far off the model was since it was trained
 
 
@@ -187,7 +188,7 @@ class LiveModel:
                 told, target = member.probabilities(member.scores(logits)), np.asarray(cases.target)
                 known = record.spec.known_at(cases.time)
                 sures[number] = sures[number].knowing(target, told, cases.time, known, hints)
-            self._sures = {closed: (upto, sures)}
+            self._sures = dict([*self._sures.items()][1 - _MOST_SURES :]) | {closed: (upto, sures)}
             return sures
         return known_by[1]
 

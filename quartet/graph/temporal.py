@@ -177,7 +177,9 @@ def _order_of_grown(
         [np.arange(first, first + size) for first, size in zip(offsets, sizes, strict=False)]
     )
     new = np.setdiff1d(np.arange(len(known_at)), old, assume_unique=True)
-    is_same = (known_at[old] == before.node_time).all() and (stable_key[old] == before.stable_key).all()
+    is_same = np.array_equal(known_at[old], before.node_time) and np.array_equal(
+        stable_key[old], before.stable_key
+    )
     if not is_same or len(new) > _FEW:
         return None
     order = old[before.order]

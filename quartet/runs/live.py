@@ -202,7 +202,7 @@ class LiveModel:
         live = LiveModel(self.members, database, self.labels, self.device, self.listener, *about, before=self)
         pairs = [(table, self.database[name]) for name, table in database.tables.items()]
         new = np.concatenate([table.known_at[old.num_rows :] for table, old in pairs])
-        is_same = all((table.known_at[: old.num_rows] == old.known_at).all() for table, old in pairs)
+        is_same = all(np.array_equal(table.known_at[: old.num_rows], old.known_at) for table, old in pairs)
         # What was known by a time does not change by what comes after it.
         live._sures = {
             n: told for n, told in self._sures.items() if is_same and not visible(new, told[0]).any()

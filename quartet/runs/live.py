@@ -176,8 +176,9 @@ class LiveModel:
         # Until another window closes nothing more is known, whatever the moment.
         horizon = record.horizon if record.spec.kind == "forecast" else 0
         closed = (upto - record.spec.known_at(first)) // horizon if horizon else upto
-        known_by = self._sures.get(closed)
-        if known_by is None:
+        known_by = record.spec.known_at(first) + closed * horizon if horizon else upto
+        kept = self._sures.get(closed)  # once: another thread may put another dict in its place
+        if kept is None:
             cases = record.known_cases(self.database, upto, self.labels)
             known_at = self.database[record.entity_table].known_at
             cases = cases.select((cases.time >= first) & visible(known_at[cases.node], cases.time))
@@ -188,9 +189,9 @@ class LiveModel:
                 told, target = member.probabilities(member.scores(logits)), np.asarray(cases.target)
                 known = record.spec.known_at(cases.time)
                 sures[number] = sures[number].knowing(target, told, cases.time, known, hints)
-            self._sures = dict([*self._sures.items()][1 - _MOST_SURES :]) | {closed: (upto, sures)}
+            self._sures = dict([*self._sures.items()][1 - _MOST_SURES :]) | {closed: (known_by, sures)}
             return sures
-        return known_by[1]
+        return kept[1]
 
     def grown(self, rows: Mapping[str, pa.Table]) -> LiveModel:
         """Returns the model bound to the database with more rows (`Database.appended`); its answers have the same bits

@@ -94,6 +94,7 @@ def create_app(service: Service, token: str = "") -> tuple[Guard, Desk]:
         description=f"Predictions of the task {service.model.record.name}, and rows that count at once.",
         docs_url=None,  # FastAPI's pages of documentation load scripts from elsewhere
         redoc_url=None,
+        redirect_slashes=False,  # the address to go to would be made from the request
         openapi_url="/openapi.json",
         responses={
             status: {"description": words}

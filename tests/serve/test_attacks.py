@@ -128,6 +128,7 @@ ATTACKS: dict[str, tuple[bytes, set[int]]] = {
     "a NUL in a path": (request(b"", b"/model%00.json", b"GET"), {404}),
     "a file of the package": (request(b"", b"/page.py", b"GET"), {404}),
     "the name of a model as a path": (request(b"", b"/v2/models/..%2f..%2fetc", b"GET"), {404}),
+    "a place that is nearly there": (request(b"", b"/model/", b"GET"), {404}),
     "another model": (request(b"", b"/v2/models/other/ready", b"GET"), {404}),
     "a regular expression": (request(b"", b"/entities?search=(a%2B)%2B%24", b"GET"), {200}),
     "line breaks in a search": (request(b"", b"/entities?search=a%0d%0aX:%20y", b"GET"), {422}),

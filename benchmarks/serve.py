@@ -32,8 +32,11 @@ _here = local()
 
 def ask(port: int, path: str, body: Any = None, method: str = "") -> tuple[int, bytes]:
     """Returns status and body, over a connection that each thread keeps open."""
-    if getattr(_here, "line", None) is None:
+    if (
+        getattr(_here, "line", None) is None or time.monotonic() - _here.used > 5
+    ):  # idle ones are closed over there
         _here.line = HTTPConnection("127.0.0.1", port, timeout=60)
+    _here.used = time.monotonic()
     data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
     try:
         way = method or ("POST" if data is not None else "GET")
@@ -60,8 +63,14 @@ def timed(port: int, question: dict[str, Any]) -> float:
 
 
 def resident(port: int) -> float:
-    found = re.search(rb"quartet_resident_bytes (\S+)", ask(port, "/metrics")[1])
+    found = re.search(rb"\nquartet_resident_bytes (\d+)", ask(port, "/metrics")[1])
     return float(found[1]) / 2**20 if found else 0.0
+
+
+def cpu_seconds(process: int) -> float:
+    """Returns the time that a process has computed for (Linux): it does not grow while others have the cores."""
+    fields = Path(f"/proc/{process}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def load(port: int, entities: list[Any], at: str, rate: float, minutes: float) -> None:
@@ -169,11 +178,13 @@ def main() -> None:
             found = json.loads(ask(port, "/entities?most=100")[1])["entities"]
             entities = [each["entity"] for each in found]
             timed(port, {"entities": entities[:1], "at": given_words.at})
+            computed = cpu_seconds(server.pid)
             one = [
                 timed(port, {"entities": [entities[n % len(entities)]], "at": given_words.at})
                 for n in range(given_words.requests)
             ]
-            print(told("one entity", one))
+            computed = 1000 * (cpu_seconds(server.pid) - computed) / len(one)
+            print(told("one entity", one) + f"; {computed:.1f} ms of a core each")
             day = np.datetime64(given_words.at)
             moments = [str(day - np.timedelta64(7 * n, "m")) for n in range(1, 51)]
             print(

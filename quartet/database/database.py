@@ -309,7 +309,7 @@ class Database:
         schemas = [table.schema for table in self.tables.values()]
         if any(each.made_from or (each.time is not None and each.time.link) for each in schemas):
             return self._rebuilt(rows)
-        tables, parts, findings = dict(self.tables), {}, list(self.findings)
+        tables, parts, findings = dict(self.tables), {}, []
         for name, more in rows.items():
             tables[name], parts[name], noticed = joined(tables[name], more)
             findings += noticed
@@ -318,7 +318,12 @@ class Database:
             grown, noticed = linked(relation, self.tables, tables, parts, self.schema.on_dangling or "drop")
             relations.append(grown)
             findings += noticed
-        return replace(self, tables=tables, relations=tuple(relations), findings=tuple(findings))
+        told = list(self.findings)
+        for new in findings:  # of one kind and place the newest tells, and counts all
+            same = [each for each in told if (each.code, each.where) == (new.code, new.where)]
+            told = [each for each in told if each not in same]
+            told.append(replace(new, count=new.count + sum(each.count for each in same)))
+        return replace(self, tables=tables, relations=tuple(relations), findings=tuple(told))
 
     def _rebuilt(self, rows: Mapping[str, pa.Table]) -> Database:
         """Returns the database with more rows where times of other rows, or whole tables, follow from these."""

@@ -23,6 +23,7 @@ from quartet.findings import Finding
 from quartet.times import is_iso, to_utc
 
 _OF_TABLES = ("S02", "S05", "T09", "V09", "V13")  # findings that tell of a whole table, not of its last rows
+_MOST_CHUNKS = 64
 _LEAST, _MOST, _LARGEST = -(2**63), 2**63 - 1, 1.7e308
 
 
@@ -140,9 +141,12 @@ def joined(table: Table, more: pa.Table) -> tuple[Table, Table, list[Finding]]:
                 f'table "{table.name}" has {len(known):,} of these keys "{label}" already {examples(shown)}'
             )
             raise SchemaError("S03", what, "leave these rows out: a row that is known does not change")
+    data = pa.concat_tables([table.data, part.data])
+    if any(column.num_chunks > _MOST_CHUNKS for column in data.columns):  # after many small additions
+        data = data.combine_chunks()
     whole = replace(
         table,
-        data=pa.concat_tables([table.data, part.data]),
+        data=data,
         known_at=np.concatenate([table.known_at, part.known_at]),
         num_rows_read=table.num_rows_read + part.num_rows_read,
         written={

@@ -44,6 +44,7 @@ _NEARLY = 0.9  # of the rows must have a name, and as many of the names must be 
 _SELDOM = 0.1  # the fraction of distinct values below which even a column called `name` names nobody
 _LONGEST_NAME = 60  # letters, on average
 _HEAD = 2000
+_MOST_TIMES = 1000  # for which the column of names is kept
 _DONE = {
     "drop": "dropped",
     "never_visible": "kept, and never visible",
@@ -107,6 +108,8 @@ class Table:
         """Returns the column by which people knew the rows at a time, from all rows that were visible then."""
         known: dict[int, str | None] = self.__dict__.setdefault("_names_at", {})
         if time not in known:
+            if len(known) >= _MOST_TIMES:
+                known.clear()
             known[time] = self._name_column(self.data.filter(pa.array(visible(self.known_at, time))))
         return known[time]
 

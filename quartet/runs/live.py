@@ -37,6 +37,7 @@ from quartet.times import NEVER, STATIC, parse_instant, show_length
 from quartet.training import View, graph_of
 
 Times = str | int | date | Sequence[str | int | date]
+_MOST_SURES = 8  # numbers of closed windows for which that is kept
 _MOST_CASES = 2000  # that are scored to know how far off the model was since it was trained
 
 
@@ -221,8 +222,9 @@ class LiveModel:
         # Until another window closes nothing more is known, whatever the moment.
         horizon = record.horizon if record.spec.kind == "forecast" else 0
         closed = (upto - record.spec.known_at(first)) // horizon if horizon else upto
-        known_by = self._sures.get(closed)
-        if known_by is None:
+        known_by = record.spec.known_at(first) + closed * horizon if horizon else upto
+        kept = self._sures.get(closed)  # once: another thread may put another dict in its place
+        if kept is None:
             cases = record.known_cases(self.database, upto, self.labels)
             known_at = self.database[record.entity_table].known_at
             cases = cases.select((cases.time >= first) & visible(known_at[cases.node], cases.time))
@@ -233,9 +235,9 @@ class LiveModel:
                 told, target = member.probabilities(member.scores(logits)), np.asarray(cases.target)
                 known = record.spec.known_at(cases.time)
                 sures[number] = sures[number].knowing(target, told, cases.time, known, hints)
-            self._sures = {closed: (upto, sures)}
+            self._sures = dict([*self._sures.items()][1 - _MOST_SURES :]) | {closed: (known_by, sures)}
             return sures
-        return known_by[1]
+        return kept[1]
 
     def grown(self, rows: Mapping[str, pa.Table]) -> LiveModel:
         """Returns the model bound to the database with more rows (`Database.appended`); its answers have the same bits

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from glob import escape
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -58,7 +59,7 @@ class Service:
     ) -> None:
         self.model, self._read, self.journal, self.limits = model, read, journal, limits or Limits()
         self._device, self._growing = device, Lock()
-        self.is_ready, self.num_watch_errors = False, 0
+        self.is_ready, self._can_answer, self.num_watch_errors = False, False, 0
         self._source = self._read()
         self.bound = self._bind(self._source, 0)
 
@@ -76,17 +77,19 @@ class Service:
 
     def warm(self) -> None:
         """Answers a question before anybody asks: what is compiled or built by the first is there afterwards."""
-        self._warm(self.bound)
+        self._can_answer = self._warmed(self.bound) is None
         self.is_ready = True
 
-    def _warm(self, bound: Binding) -> None:
+    def _warmed(self, bound: Binding) -> QuartetError | None:
+        """Returns what is wrong with the answer to a first question, if anything is."""
         table, span = bound.database[self.model.record.entity_table], bound.database.span
         if len(table.primary_key) == 1 and span is not None and table.num_rows:
             try:
                 key = table.data[table.primary_key[0]][int(np.argmin(table.known_at))].as_py()
                 bound.live.predict([key], span[1], Listener())
-            except QuartetError:
-                pass  # the same is said to whoever asks
+            except QuartetError as error:  # the same is said to whoever asks
+                return error
+        return None
 
     # --- questions -----------------------------------------------------------------------------------
 
@@ -208,7 +211,9 @@ class Service:
             piece = rows_as_read(before.database[table], rows)
             live = before.live.grown({table: piece})
             bound = Binding(live, before.version + 1, before.num_added + len(rows))
-            self._warm(bound)
+            wrong = self._warmed(bound)
+            if wrong is not None and self._can_answer:  # with these rows nobody would be answered any more
+                raise wrong
             self.journal.add(table, rows)
             self.bound = bound
         known, heard = set(before.database.findings), _Heard()
@@ -223,8 +228,8 @@ class Service:
                 if source.fingerprint == self._source.fingerprint:
                     return False
                 bound = self._bind(source, self.bound.version + 1)
-                self._warm(bound)
-            except (QuartetError, OSError):
+                self._warmed(bound)
+            except Exception:  # of whatever kind: a file may be half written
                 self.num_watch_errors += 1
                 return False
             self._source, self.bound = source, bound
@@ -270,7 +275,8 @@ def _signature(source: str) -> tuple[Any, ...] | None:
     """Returns what changes when the files of a source do; None of a source that is no file."""
     path = Path(source)
     try:
-        files = sorted(path.rglob("*")) if path.is_dir() else [path]
+        path.stat()  # a file may have others beside it, such as the journal of SQLite
+        files = sorted(path.rglob("*") if path.is_dir() else path.parent.glob(f"{escape(path.name)}*"))
         stats = [(str(each), each.stat()) for each in files]
     except OSError:
         return None

@@ -23,6 +23,7 @@ from quartet.serve.service import Service
 
 _PATH = re.compile(r"(?<![\w.:])(?:/[\w.@+ -]+){2,}/?|[A-Za-z]:\\[\w.\\ -]+")
 _RETRY_SECONDS = 1
+_MOST_LISTED = 10_000  # in any request; the limits of a service are lower
 Key = StrictStr | StrictInt
 
 
@@ -44,7 +45,11 @@ class Question(_Strict):
         },
     )
     entities: list[Key] | None = Field(
-        None, min_length=1, description="Keys of the entity table; those whom the task asks about, if absent."
+        None,
+        min_length=1,
+        max_length=_MOST_LISTED,
+        fail_fast=True,
+        description="Keys of the entity table; those whom the task asks about, if absent.",
     )
     at: StrictStr | None = Field(
         None,
@@ -77,7 +82,7 @@ class NewRows(_Strict):
         },
     )
     table: StrictStr = Field(min_length=1, max_length=200)
-    rows: list[dict[str, Any]] = Field(min_length=1)
+    rows: list[dict[str, Any]] = Field(min_length=1, max_length=_MOST_LISTED, fail_fast=True)
 
 
 def create_app(service: Service, token: str = "") -> tuple[Guard, Desk]:
@@ -89,6 +94,7 @@ def create_app(service: Service, token: str = "") -> tuple[Guard, Desk]:
         description=f"Predictions of the task {service.model.record.name}, and rows that count at once.",
         docs_url=None,  # FastAPI's pages of documentation load scripts from elsewhere
         redoc_url=None,
+        redirect_slashes=False,  # the address to go to would be made from the request
         openapi_url="/openapi.json",
         responses={
             status: {"description": words}
@@ -115,7 +121,9 @@ def create_app(service: Service, token: str = "") -> tuple[Guard, Desk]:
             what = f"{len(asked.entities):,} entities are asked about, at most {limits.entities:,} at once"
             raise Refused(413, "H07", what, "ask several times")
         told = await desk.ask(
-            "explain" if asked.explain else "predict",
+            "explain"
+            if asked.explain or asked.entities is None
+            else "predict",  # SQL says who is asked about
             lambda: service.predict(asked.entities, asked.at, asked.explain, asked.top),
         )
         return JSONResponse(told)
@@ -245,8 +253,12 @@ class Desk:
         self.num_waiting += 1
         loop, future = asyncio.get_running_loop(), self._threads[thread].submit(work)
         future.add_done_callback(lambda _: loop.call_soon_threadsafe(self._done))
+        answer = asyncio.wrap_future(future)
+        answer.add_done_callback(
+            lambda done: done.cancelled() or done.exception()
+        )  # told to nobody who has left
         try:
-            return await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(future)), self._seconds)
+            return await asyncio.wait_for(asyncio.shield(answer), self._seconds)
         except TimeoutError:
             future.cancel()
             what = f"the answer takes longer than {self._seconds:g} s"

@@ -94,6 +94,8 @@ ATTACKS: dict[str, tuple[bytes, set[int]]] = {
     "a huge head": (request(GOOD, more=b"X: " + b"y" * 200_000 + b"\r\n"), {400, 431}),
     "ten thousand headers": (request(GOOD, more=b"".join(b"X%d: y\r\n" % n for n in range(10_000))), {400, 431}),
     "a long path": (request(b"", b"/" + b"a" * 10_000, b"GET"), {404}),
+    "a hundred thousand wrong keys": (asked(entities=[1.5] * 100_000), {422}),
+    "a hundred thousand wrong rows": (rows("x", *[1] * 100_000), {422}),
     # wrong types
     "no object": (request(b'["entities"]'), {422}),
     "null": (request(b"null"), {422}),
@@ -126,6 +128,7 @@ ATTACKS: dict[str, tuple[bytes, set[int]]] = {
     "a NUL in a path": (request(b"", b"/model%00.json", b"GET"), {404}),
     "a file of the package": (request(b"", b"/page.py", b"GET"), {404}),
     "the name of a model as a path": (request(b"", b"/v2/models/..%2f..%2fetc", b"GET"), {404}),
+    "a place that is nearly there": (request(b"", b"/model/", b"GET"), {404}),
     "another model": (request(b"", b"/v2/models/other/ready", b"GET"), {404}),
     "a regular expression": (request(b"", b"/entities?search=(a%2B)%2B%24", b"GET"), {200}),
     "line breaks in a search": (request(b"", b"/entities?search=a%0d%0aX:%20y", b"GET"), {422}),

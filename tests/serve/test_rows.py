@@ -133,7 +133,7 @@ def test_a_grown_model_answers_as_a_fresh_one(
     assert answers(grown, keys) == answers(fresh, keys)
 
 
-@examples(5)
+@examples(3)
 @given(additions())
 def test_a_grown_model_with_past_labels_answers_as_a_fresh_one(
     past_label_model: TrainedModel, requests: list[tuple[str, list[dict[str, Any]]]]

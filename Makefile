@@ -38,6 +38,8 @@ bench: $(READY)
 	$(BIN)/python benchmarks/step.py
 	$(BIN)/python benchmarks/features.py
 	$(BIN)/python benchmarks/score.py
+	$(BIN)/quartet train demo airport-late --protocol rolling --time-limit 1m --runs out/bench
+	$(BIN)/python benchmarks/kept.py out/bench/latest --json out/bench/kept.json
 
 leakcheck: $(READY)
 	$(BIN)/python -m benchmarks.leakcheck

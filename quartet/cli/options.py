@@ -141,6 +141,15 @@ def query_words(
     return {word: value for word, value in given.items() if value is not None}
 
 
+def say_if_compiling() -> None:
+    """Says why the first call after an installation takes longer than those that follow."""
+    from quartet.drawing import say
+    from quartet.machine import is_compiled
+
+    if not is_compiled():
+        say("Compiling loops for this machine, which takes about ten seconds and is done once.")
+
+
 def open_database(source: str, schema: Path | None, views: bool = False) -> Database:
     from quartet.database import Database
     from quartet.drawing import say

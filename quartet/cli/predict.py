@@ -7,7 +7,17 @@ from typing import Annotated
 
 import typer
 
-from quartet.cli.options import Abstain, Coverage, DeviceName, Json, On, SchemaFile, Source, Threads
+from quartet.cli.options import (
+    Abstain,
+    Coverage,
+    DeviceName,
+    Json,
+    On,
+    SchemaFile,
+    Source,
+    Threads,
+    say_if_compiling,
+)
 from quartet.errors import UsageError
 
 
@@ -110,6 +120,8 @@ def predict(
         prediction_writer(out) if out is not None and not is_folder else None
     )  # what cannot be written is refused before the work
     use_threads(threads)
+    if not json:
+        say_if_compiling()
     known = None if labels is None else read_labels(labels)
     trained = load(model, *(also or ()))
     if keep:

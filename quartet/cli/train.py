@@ -24,6 +24,7 @@ from quartet.cli.options import (
     Threads,
     Views,
     open_database,
+    say_if_compiling,
     stop_on_signal,
 )  # fmt: skip
 
@@ -75,6 +76,8 @@ def train(
     from quartet.errors import Stopped
     from quartet.runs import JsonTraining, TrainingView, fit
 
+    if not json:
+        say_if_compiling()
     limit = [f"time_limit={time_limit}"] if time_limit is not None else []
     settings = changes_from_text([*(change or []), *limit]) | ({"past_labels": True} if past_labels else {})
     settings |= {"protocol": protocol} if protocol else {}

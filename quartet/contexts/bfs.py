@@ -79,7 +79,7 @@ def _pool(
 ) -> Any:
     """Numbers the seed 0, then its first neighbours, then theirs; returns where each kind ends."""
     entries = graph.entries
-    find_or_add(seed_node, 0, mark, table)
+    find_or_add(seed_node, np.int64(0), mark, table)
     ids[0], num = seed_node, 1
     for place in range(min(len(own), FIRST_CAP)):
         ids[num] = own[member(key, 1 << 32, place, len(own), FIRST_CAP)] & 0xFFFFFFFF

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from quartet.causal import last_visible_rank
 from quartet.config import SamplingConfig
-from quartet.contexts.context import Array, Arrays
+from quartet.contexts.context import Array, Arrays, parts_of
 from quartet.contexts.draws import seed_keys
 from quartet.graph import TemporalGraph
-from quartet.machine import compiled
 
 
 @dataclass(frozen=True)
@@ -43,12 +41,8 @@ Sampler = Callable[[Chunk, Arrays], Arrays]
 """Takes a chunk and what the samplers before it gathered for it; returns arrays by the name of their field."""
 
 
-@compiled
-def packed(rows: Any, counts: Any) -> Any:
+def packed(rows: Array, counts: Array) -> Array:
     """Returns the first so many cells of each row, one row after the other."""
-    out = np.empty((counts.sum(), *rows.shape[2:]), rows.dtype)
-    end = 0
-    for place in range(len(rows)):
-        out[end : end + counts[place]] = rows[place, : counts[place]]
-        end += counts[place]
-    return out
+    begin = np.arange(len(rows), dtype=np.int64) * rows.shape[1]
+    cells = rows.reshape(-1, *rows.shape[2:])
+    return parts_of(cells, begin, begin + counts, int(counts.sum()))

@@ -20,7 +20,15 @@ from quartet.contexts.chunk import Chunk, Sampler, packed
 from quartet.contexts.context import Arrays, starts
 from quartet.contexts.draws import below, choose, draw
 from quartet.contexts.nodes import find_or_add, node_table, rank_by_count
-from quartet.graph import TemporalGraph, has_parent, parent_slots, seed_entries, table_of, visible_range
+from quartet.graph import (
+    TemporalGraph,
+    has_parent,
+    most_parents,
+    parent_slots,
+    seed_entries,
+    table_of,
+    visible_range,
+)
 from quartet.machine import compiled
 
 
@@ -62,7 +70,7 @@ def _probe_many(
 ) -> None:
     most = settings.first_fanout * settings.second_fanout + 1
     if settings.hops == 4:
-        most = (most - 1) * max(1, graph.num_foreign_keys.max()) + 1
+        most = (most - 1) * most_parents(graph) + 1
     space = collab_space(settings, most)
     ranked, starts = np.empty(settings.budget, np.int32), np.empty(most + 1, np.int64)
     for seed in range(len(nodes)):
@@ -93,8 +101,8 @@ def two_hops(
     graph: Any, seed_node: Any, own: Any, last_rank: Any, key: Any, settings: Any, mark: Any, space: Any
 ) -> Any:
     """Counts the hits of the two-hop probe; returns one more than there are look-alikes."""
-    num_near = choose(key, 0, len(own), settings.first_fanout, space.near)
-    count, num = settings.first_fanout, 1
+    num_near = choose(key, np.int64(0), len(own), settings.first_fanout, space.near)
+    count, num = settings.first_fanout, np.int64(1)
     for place in range(num_near):
         middle = own[space.near[place]] & 0xFFFFFFFF
         first, width = visible_range(graph, middle, last_rank)
@@ -106,7 +114,7 @@ def two_hops(
                 num = _hit(node, num, mark, space)
     kept = 1
     for number in range(1, num):  # the seed's own neighbours are none
-        node = space.ids[number]
+        node = np.int64(space.ids[number])
         if not (has_parent(graph, node, seed_node) or has_parent(graph, seed_node, node)):
             space.ids[kept], space.hits[kept] = node, space.hits[number]
             kept += 1
@@ -119,8 +127,8 @@ def _four_hops(
 ) -> Any:
     """Counts the hits of the four-hop probe; returns one more than there are look-alikes."""
     kind = table_of(graph, seed_node)
-    num_near = choose(key, 0, len(own), settings.first_fanout, space.near)
-    count, num = settings.first_fanout, 1
+    num_near = choose(key, np.int64(0), len(own), settings.first_fanout, space.near)
+    count, num = settings.first_fanout, np.int64(1)
     for place in range(num_near):
         fact = own[space.near[place]] & 0xFFFFFFFF
         first, width = visible_range(graph, fact, last_rank)
@@ -135,7 +143,7 @@ def _four_hops(
                 other = graph.entries[first + space.far[spot]] & 0xFFFFFFFF
                 start, end = parent_slots(graph, other)
                 for slot in range(start, end):
-                    node = graph.parents[slot]
+                    node = np.int64(graph.parents[slot])
                     is_same_kind = graph.offsets[kind] <= node < graph.offsets[kind + 1]
                     if is_same_kind and node != seed_node and graph.node_rank[node] <= last_rank:
                         num = _hit(node, num, mark, space)

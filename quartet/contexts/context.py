@@ -176,7 +176,7 @@ def select(context: Context, seeds: ArrayLike) -> Context:
             cuts[each.name] = begin, end = array[owners], array[owners + 1]
             arrays[each.name] = starts(end - begin)
         elif each.start:
-            arrays[each.name] = _parts(array, *cuts[each.start], arrays[each.start][-1])
+            arrays[each.name] = parts_of(array, *cuts[each.start], arrays[each.start][-1])
         else:
             arrays[each.name] = array[owners]
     arrays["time_index"] = time_index.astype(np.int32).reshape(-1)
@@ -193,7 +193,7 @@ def _checked(places: NDArray[Any], num_seeds: int) -> NDArray[np.int64]:
     return places
 
 
-def _parts(array: Array, begin: Array, end: Array, total: int) -> Array:
+def parts_of(array: Array, begin: Array, end: Array, total: int) -> Array:
     """Returns some parts of an array, one after the other, copied as bytes: one kernel serves every type."""
     chosen = np.empty((total, *array.shape[1:]), array.dtype)
     width = array.dtype.itemsize * math.prod(array.shape[1:])

@@ -40,13 +40,28 @@ def _fall_back_many(
             continue
         ends[0] = 0
         for kind in range(len(offsets) - 1):
-            ranks = stream_ranks[offsets[kind] : offsets[kind + 1]]
-            ends[kind + 1] = ends[kind] + np.searchsorted(ranks, last_ranks[seed], side="right")
-        find_or_add(nodes[seed], 0, seed, table)
+            first, last = offsets[kind], offsets[kind + 1]
+            ends[kind + 1] = ends[kind] + _first_above(stream_ranks, first, last, last_ranks[seed]) - first
+        find_or_add(nodes[seed], np.int64(0), seed, table)
         count = _draw_rows(graph, ends, keys[seed], budget - 1, seed, table, node[seed])
         fill_equal_counts(counts[seed], count, budget - 1)
         hop[seed, 1 : count + 1] = hop_bin
         num_rows[seed] = count + 1
+
+
+@compiled
+def _first_above(values: Any, low: Any, high: Any, most: Any) -> Any:
+    """Returns the first place in values[low:high], which ascend, whose value is above `most`; `high` if there is none.
+
+    numba's own search takes a second to compile.
+    """
+    while low < high:
+        middle = (low + high) >> 1
+        if values[middle] <= most:
+            low = middle + 1
+        else:
+            high = middle
+    return low
 
 
 @compiled
@@ -58,8 +73,8 @@ def _draw_rows(graph: Any, ends: Any, key: Any, wanted: Any, mark: Any, table: A
     while attempt < total if takes_all else count < wanted:
         number = attempt if takes_all else below(draw(key, attempt), total)
         attempt += 1
-        kind = np.searchsorted(ends, number, side="right") - 1
-        row = stream[offsets[kind] + number - ends[kind]]
+        kind = _first_above(ends, np.int64(0), len(ends), number) - 1
+        row = np.int64(stream[offsets[kind] + number - ends[kind]])
         if find_or_add(row, count + 1, mark, table) == count + 1:
             node[count + 1] = row
             count += 1

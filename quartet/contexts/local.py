@@ -76,14 +76,14 @@ def induce_edges(graph: Any, node: Any, count: Any, place_of: Any, mark: Any, ta
     parents = graph.parents
     named, child, num_named = np.empty(len(edges), np.int32), np.empty(len(edges), np.int32), 0
     for place in range(count):
-        first, last = parent_slots(graph, node[place])
+        first, last = parent_slots(graph, np.int64(node[place]))
         for slot in range(first, last):
             named[num_named], child[num_named] = parents[slot], place
             num_named += 1
     num_edges = 0
     for spot in range(num_named):
         if named[spot] >= 0:
-            number = find(named[spot], mark, table)
+            number = find(np.int64(named[spot]), mark, table)
             if number >= 0 and place_of[number] >= 0:
                 edges[num_edges, 0], edges[num_edges, 1] = child[spot], place_of[number]
                 num_edges += 1

@@ -66,7 +66,8 @@ def _fill_checkpoints(graph: Any, first_point: Any, by_table: Any) -> None:
             begin = graph.indptr[node] + (point - first_point[node]) * STRIDE
             for entry in range(begin, begin + STRIDE):
                 seen[table_of(graph, graph.entries[entry] & 0xFFFFFFFF)] += 1
-            by_table[point] = seen
+            for table in range(len(seen)):  # cell by cell: whole rows take a second more to compile
+                by_table[point, table] = seen[table]
 
 
 @compiled
@@ -86,13 +87,16 @@ def _sketch_many(
         num_points = degree // STRIDE if is_prefix else 0
         row[:] = 0.0
         if num_points:
-            row[NUM_SCALARS:] = by_table[first_point[nodes[seed]] + num_points - 1]
+            point = first_point[nodes[seed]] + num_points - 1
+            for table in range(by_table.shape[1]):
+                row[NUM_SCALARS + table] = by_table[point, table]
         for place in range(num_points * STRIDE, degree):
             row[NUM_SCALARS + table_of(graph, own[place] & 0xFFFFFFFF)] += 1
-        first_timed = visible_end(own, 0, degree, 0)  # rank 0: always known
+        first_timed = visible_end(own, np.int64(0), degree, np.int64(0))  # rank 0: always known
         if first_timed < degree:
             row[1] = (times[own[degree - 1] >> 32] - times[own[first_timed] >> 32]) / DAY
         row[0] = degree
         row[2] = row[0] / max(row[1], 1.0)
         row[3] = peaks[seed]
-        sketch[seed] = np.log1p(row)
+        for place in range(len(row)):
+            sketch[seed, place] = np.log1p(row[place])

@@ -48,7 +48,7 @@ def _uniform_many(
         if needed > room:
             room = needed
             table, ids, order, place_of = pool_space(room)
-        find_or_add(nodes[seed], 0, seed, table)
+        find_or_add(nodes[seed], np.int64(0), seed, table)
         ids[0] = nodes[seed]
         _choose(graph, nodes[seed], own, key, 1 << 32, FIRST_CAP, first_kept, seen)
         num_first = _add(first_kept, seen, 1, seed, table, ids) - 1

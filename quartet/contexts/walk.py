@@ -116,8 +116,9 @@ def walk_one(
     """
     table, ids, visits, depth, begin, width, at, steps, target = space
     num_walks, length, restart, max_recent, is_random, _ = settings
-    find_or_add(seed_node, 0, mark, table)
-    ids[0], visits[0], depth[0], num = seed_node, 0, 0, 1
+    find_or_add(seed_node, np.int64(0), mark, table)
+    num = np.int64(1)  # of one type with all that follow, as everywhere here: each type is compiled by itself
+    ids[0], visits[0], depth[0] = seed_node, 0, 0
     width[0] = min(len(own), max_recent) if max_recent else len(own)
     begin[0] = 0 if is_random else len(own) - width[0]
     at[:] = 0

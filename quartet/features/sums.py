@@ -151,9 +151,11 @@ def fill_summaries(
     for first in range(0, cells.shape[1], at_once):
         some = slice(first, first + at_once)
         block = np.ascontiguousarray(cells[:, some])
-        target = out[:, first * len(kinds) : (first + block.shape[1]) * len(kinds)]
+        # One row after the other, whatever `out` is a part of: the loop is compiled for this alone.
+        target = np.empty((len(node), block.shape[1] * len(kinds)), np.float32)
 
         def fill(piece: Any, block: Any = block, some: slice = some, target: Any = target) -> None:
             _summarise(shown, block, offset[some], node, piece, cuts, wanted, target)
 
         list(mapped(fill, pieces, min(threads, len(pieces))))
+        out[:, first * len(kinds) : (first + block.shape[1]) * len(kinds)] = target

@@ -61,6 +61,15 @@ def parent_slots(graph: Any, node: Any) -> Any:
 
 
 @compiled
+def most_parents(graph: Any) -> Any:
+    """Returns the most foreign keys that a table has, at least one. numba's own maximum takes seconds to compile."""
+    most = np.int64(1)
+    for width in graph.num_foreign_keys:
+        most = max(most, width)
+    return most
+
+
+@compiled
 def has_parent(graph: Any, child: Any, node: Any) -> Any:
     """Returns whether `child` names `node` as a parent."""
     first, last = parent_slots(graph, child)
@@ -97,7 +106,7 @@ def seed_entries(graph: Any, node: Any, time: Any, last_rank: Any) -> Any:
     links of the seed are as late as their other ends; their ranks remain those of the later end.
     """
     begin, count = visible_range(graph, node, last_rank)
-    rank = graph.node_rank[node]
+    rank = np.int64(graph.node_rank[node])
     if rank <= last_rank or graph.times[rank] != time:
         return graph.entries[begin : begin + count]
     end = visible_end(graph.entries, begin, graph.indptr[node + 1], rank)
@@ -134,7 +143,7 @@ def make_simple(graph: Any, key: Any) -> Any:
         for node in range(graph.offsets[table], graph.offsets[table + 1]):
             slots = graph.parents_start[table] + (node - graph.offsets[table]) * width
             for slot in range(slots, slots + width):
-                parent = parents[slot]
+                parent = np.int64(parents[slot])
                 if parent < 0:
                     continue
                 if parent == node:
@@ -177,7 +186,7 @@ def append_children(graph: Any, order: Any, rank: Any, indptr: Any, num_parents:
     """Fills the lists with children, leaving room at the front of each for the parents."""
     cursor = indptr[:-1] + num_parents
     for node in order:
-        first, last = parent_slots(graph, node)
+        first, last = parent_slots(graph, np.int64(node))
         for slot in range(first, last):
             parent = graph.parents[slot]
             if parent >= 0:
@@ -209,7 +218,7 @@ def count_older_children(rank: Any, key: Any, indptr: Any, num_parents: Any, ent
 @compiled
 def merge_parents(graph: Any, rank: Any, key: Any, indptr: Any, entries: Any) -> None:
     """Merges the parents of each node into its sorted children, in place."""
-    front = np.empty(max(1, graph.num_foreign_keys.max()), dtype=np.int64)
+    front = np.empty(most_parents(graph), dtype=np.int64)
     for table in range(len(graph.num_foreign_keys)):
         width = graph.num_foreign_keys[table]
         for node in range(graph.offsets[table], graph.offsets[table + 1]):
@@ -249,7 +258,7 @@ def cut_by_table(graph: Any, order: Any) -> Any:
     """Returns nodes in some order, cut into one stream for each table."""
     stream, cursor = np.empty(len(order), np.int32), graph.offsets[:-1].copy()
     for node in order:
-        table = table_of(graph, node)
+        table = table_of(graph, np.int64(node))
         stream[cursor[table]] = node
         cursor[table] += 1
     return stream

@@ -1,6 +1,6 @@
 """What we ask of the computer: files, compiled loops, cores, devices and processes."""
 
-from quartet.machine.compiled import compiled
+from quartet.machine.compiled import compiled, is_compiled
 from quartet.machine.cores import free_cores, mapped, usable_cores, use_threads
 from quartet.machine.devices import Precision, autocast, choose_device, free_bytes
 from quartet.machine.files import (
@@ -38,6 +38,7 @@ __all__ = [
     "free_cores",
     "import_lightgbm",
     "intact",
+    "is_compiled",
     "is_large",
     "map_batches",
     "map_shards",

@@ -7,6 +7,7 @@ it calls, it would go on running the old code. So the folder is named by a diges
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -29,6 +30,13 @@ def compiled(function: Callable[..., Any]) -> Any:
         return njit(cache=True, nogil=True)(function)
     finally:
         config.CACHE_DIR = before
+
+
+def is_compiled() -> bool:
+    """Returns whether loops of this state of the sources were compiled before, so that they are on disk."""
+    home = os.environ.get("NUMBA_CACHE_DIR")
+    folder = (Path(home) if home else user_cache() / "compiled") / _digest()
+    return folder.is_dir() and any(folder.iterdir())
 
 
 @cache

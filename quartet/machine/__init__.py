@@ -14,6 +14,7 @@ from quartet.machine.files import (
     write_checksums,
 )
 from quartet.machine.processes import ALONE, Processes, all_processes
+from quartet.machine.sizes import parse_size
 
 __all__ = [
     "ALONE",
@@ -31,6 +32,7 @@ __all__ = [
     "intact",
     "new_file",
     "new_folder",
+    "parse_size",
     "usable_cores",
     "use_threads",
     "user_cache",

@@ -219,7 +219,12 @@ class ModelConfig(_Settings):
         "columns",
         "trees",
     )
-    bag: int = _whole(3, "towers and networks of `auto` that differ in their random seed, at most", 1, 64)
+    bag: int = _whole(
+        3,
+        "towers and networks of `auto` that differ in their random seed, at most; 1: also two sets of trees alone",
+        1,
+        64,
+    )
     extra_trees: bool = _flag(
         False, "whether trees choose among random thresholds, one for each column, instead of all"
     )

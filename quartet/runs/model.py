@@ -298,7 +298,7 @@ def fit(
         cache: where contexts are kept, by default in the user's cache.
         listener: follows the work; by default it is shown in the terminal or the notebook.
         budget: seconds or a length such as `10m`, instead of `time_limit`: a third of it goes into short trials, which
-            choose the parts of `auto` that are worth their cost (docs/tables.md).
+            choose the parts of `auto` that are worth their cost (docs/training.md).
         max_memory: bytes or a size such as `2GB` that a training step of a chosen part may take, beside the data.
         max_latency: seconds or a length such as `20ms` in which one prediction by itself is to be made.
         settings: fields of the recipe, such as `past_labels=True`, `epochs=5`, `time_limit=600`. `quartet recipe`

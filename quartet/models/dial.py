@@ -11,29 +11,25 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from quartet.config import Recipe
-from quartet.contexts import Context, sample, select
 from quartet.evaluation import compared, compared_by, higher_is_better
 from quartet.listener import Listener
 from quartet.machine import ALONE
 from quartet.models.portfolio import Fitting
-from quartet.tasks import Seeds, Split
-from quartet.training import Trainer, TrainingData, View, step_tensor_bytes, weight_bytes
+from quartet.models.trials import NetworkTrial, Part, part_of, spread
+from quartet.training import TrainingData, weight_bytes
 
 _FOR_TRIALS = 1 / 3  # of the budget
 _FOR_TREES, _FOR_TOWER = 0.3, 0.2  # of the trials
 _SHORTEST = 2.0  # seconds of a network in its first round; without that, none is tried
 _MOST_TRAINED, _MOST_JUDGED = 4096, 2000  # seeds of a trial
 _FEWEST = 0.5  # seconds of a network in any round
-_ASKED_ALONE = 5  # seeds by which it is measured how long one takes
 _NOISE = 1.0  # deviations of a difference that do not count
 _TREES, _TOWER, _COLUMNS = "trees", "tower", "columns"
 
@@ -80,18 +76,6 @@ class Dial:
         return asdict(self)
 
 
-@dataclass
-class _Part:
-    """A part on trial: its validation logits of the judged seeds, and what it costs."""
-
-    logits: Logits
-    train_ms: float
-    score_ms: float
-    latency_ms: float
-    num_bytes: int
-    seconds: float
-
-
 def settings(recipe: Recipe) -> dict[str, dict[str, Any]]:
     """Returns the networks that are tried, by what they are to people; the first is the default."""
     model, sampling = recipe.model, recipe.sampling
@@ -129,18 +113,18 @@ def turn(data: TrainingData, budget: float, limits: Limits, listener: Listener) 
     end = time.perf_counter() + _FOR_TRIALS * max(0.0, budget - (time.perf_counter() - begin))
     total = end - time.perf_counter()
     own = data.changed(recipe, data.affordable_columns)
-    judged = _spread(len(data.seeds["val"]), _MOST_JUDGED)
+    judged = spread(len(data.seeds["val"]), _MOST_JUDGED)
     fitting = Fitting(own, ALONE, quiet, None)
-    parts: dict[str, _Part] = {}
+    parts: dict[str, Part] = {}
     every = own.column_names
     if not fitting.add("lightgbm", _TREES, every, time_limit=max(1.0, _FOR_TREES * total)):
         return _default(data, begin, "stopped before anything was tried")
-    parts[_TREES] = _part_of(fitting, own, judged, own.columns("train").nbytes * 2)
+    parts[_TREES] = part_of(fitting, own, judged, own.columns("train").nbytes * 2)
     columns = fitting.gained(every)
     if not fitting.add("tower", _TOWER, columns, time_limit=max(1.0, _FOR_TOWER * total)):
         return _default(data, begin, "stopped before anything was tried")
     tower = fitting.members[-1].model
-    parts[_TOWER] = _part_of(fitting, own, judged, 4 * weight_bytes(tower))
+    parts[_TOWER] = part_of(fitting, own, judged, 4 * weight_bytes(tower))
     tried = _networks(own, fitting, columns, tower.chosen_readout, judged, end, parts, quiet)
     return _chosen(data, parts, *tried, judged, limits, begin)
 
@@ -155,7 +139,7 @@ def _networks(
     start: Any,
     judged: NDArray[np.int64],
     end: float,
-    parts: dict[str, _Part],
+    parts: dict[str, Part],
     listener: Listener,
 ) -> tuple[dict[str, dict[str, Any]], list[str]]:
     """Tries networks until the time is up, adding to `parts`; returns what each changes, and who came through."""
@@ -166,11 +150,11 @@ def _networks(
     count = min(len(wanted), int(left / (2 * _SHORTEST)))  # in two rounds, or three
     if count < 2:
         return {}, []
-    trials: dict[str, _NetworkTrial] = {}
+    trials: dict[str, NetworkTrial] = {}
     for name, changes in list(wanted.items())[:count]:
         if end - time.perf_counter() < _SHORTEST or listener.should_stop():
             break
-        trials[name] = _NetworkTrial(
+        trials[name] = NetworkTrial(
             data, fitting.recipe_of("quartet", **changes), columns, start, taught, judged
         )
     alive = list(trials)
@@ -195,134 +179,11 @@ def _halvings(count: int) -> Iterator[int]:
         yield count
 
 
-class _NetworkTrial:
-    """A network under trial: it trains on some seeds, at a steady rate, for as long as it is given."""
-
-    def __init__(
-        self,
-        data: TrainingData,
-        recipe: Recipe,
-        columns: tuple[str, ...],
-        start: Any,
-        taught: NDArray[np.int64],
-        judged: NDArray[np.int64],
-    ) -> None:
-        self.begin = time.perf_counter()
-        recipe = recipe.changed(
-            schedule="constant", epochs=100_000, seeds_per_epoch=None, train_fraction=1.0, validation_seeds=None,
-            refit="never",
-        )  # fmt: skip
-        self.data = _TrialData(
-            data.task, recipe, data.output, data.features, chosen_columns=columns, start=start, whole=data,
-            places={"train": taught, "val": judged},
-        )  # fmt: skip
-        self.trainer = Trainer(self.data, ALONE, recipe=recipe)
-        self.seconds = 0.0
-        batch = self.data.view.tokenizer(_first(self.data.context("train"), recipe.batch_size))
-        network = self.trainer.network
-        self.num_bytes = 4 * weight_bytes(network) + step_tensor_bytes(network, batch)
-
-    def train(self, seconds: float, listener: Listener) -> None:
-        begin, trainer = time.perf_counter(), self.trainer
-        trainer.recipe = trainer.recipe.changed(time_limit=trainer.state.seconds + seconds)
-        trainer.run(listener)
-        self.seconds += time.perf_counter() - begin
-
-    def part(self) -> _Part:
-        """Returns how it stands: with the weights of its best epoch so far, which it does not go on from."""
-        trainer, view = self.trainer, self.data.plain_view
-        state = trainer.state
-        last = {name: t.detach().clone() for name, t in trainer.network.state_dict().items()}
-        trainer.use_best()
-        begin = time.perf_counter()
-        logits = trainer.logits(self.data.context("val"))
-        score = (time.perf_counter() - begin + self.data.sampled["val"]) / max(1, len(logits))
-        alone = _alone(trainer.network, view, self.data.seeds["val"])
-        trainer.network.load_state_dict(last)
-        seeds = max(1, state.step * trainer.recipe.batch_size)
-        spent = sum(epoch.seconds for epoch in state.epochs)
-        return _Part(logits, 1e3 * spent / seeds, 1e3 * score, 1e3 * alone, self.num_bytes, self.seconds)
-
-
-@dataclass(eq=False)
-class _TrialData(TrainingData):
-    """Some seeds of a task's data, whose contexts are sampled now and kept in memory."""
-
-    whole: Any = None
-    places: Mapping[Split, NDArray[np.int64]] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.sampled: dict[Split, float] = {}  # seconds that it took
-        self.view.__dict__["columns"] = self.whole.view.columns
-        self.view.__dict__["tokenizer"] = self.whole.view.tokenizer
-
-    @cached_property
-    def seeds(self) -> dict[Split, Seeds]:
-        every = self.whole.seeds
-        return {
-            split: Seeds(every[split].node[at], every[split].time[at], None)
-            for split, at in self.places.items()
-        }
-
-    def labels(self, split: Split) -> Any:
-        return self.whole.labels(split)[self.places[split]]
-
-    def columns(self, split: Split) -> NDArray[np.float32]:
-        seeds = self.whole.seeds[split]
-        return np.ascontiguousarray(self.whole.view.matrix(seeds, self.column_names)[self.places[split]])
-
-    def context(self, split: Split) -> Context:
-        if split not in self._contexts:
-            begin = time.perf_counter()
-            seeds, threads = self.seeds[split], torch.get_num_threads()
-            context = sample(self.view.graph, seeds, self.recipe.sampling, threads)
-            self.sampled[split] = time.perf_counter() - begin
-            self._contexts[split] = replace(context, columns=self.columns(split))
-        return self._contexts[split]
-
-    @cached_property
-    def plain_view(self) -> View:
-        """Returns a view that samples each seed anew, as a prediction does."""
-        view = View(self.task.database, self.features, self.task.spec, self.recipe)
-        view.__dict__ |= {"columns": self.whole.view.columns, "tokenizer": self.whole.view.tokenizer}
-        return view
-
-
-def _first(context: Context, count: int) -> Context:
-    return select(context, np.arange(min(count, len(context))))
-
-
 # --- what is measured ---------------------------------------------------------------------------------
 
 
-def _part_of(fitting: Fitting, data: TrainingData, judged: NDArray[np.int64], num_bytes: int) -> _Part:
-    """Returns the last member of a portfolio as a part, with its logits and what it costs."""
-    member, logits = fitting.members[-1], fitting.logits[-1]
-    seeds = data.seeds["val"]
-    some = Seeds(seeds.node[judged], seeds.time[judged], None)
-    view = View(data.task.database, data.features, data.task.spec, data.recipe)
-    view.__dict__["columns"] = data.view.columns
-    begin = time.perf_counter()
-    member.model.logits(view, some)
-    score = (time.perf_counter() - begin) / max(1, len(some))
-    alone = _alone(member.model, view, some)
-    train = member.seconds / max(1, len(data.seeds["train"]))
-    return _Part(logits[judged], 1e3 * train, 1e3 * score, 1e3 * alone, num_bytes, member.seconds)
-
-
-def _alone(model: Any, view: View, seeds: Seeds) -> float:
-    """Returns the seconds in which a model answers one seed by itself: the middle of some."""
-    took = []
-    for place in _spread(len(seeds), _ASKED_ALONE):
-        one = Seeds(seeds.node[[place]], seeds.time[[place]], None)
-        begin = time.perf_counter()
-        model.logits(view, one)
-        took.append(time.perf_counter() - begin)
-    return float(np.median(took)) if took else 0.0
-
-
 def _values(
-    data: TrainingData, parts: Mapping[str, _Part], names: list[str], judged: NDArray[np.int64]
+    data: TrainingData, parts: Mapping[str, Part], names: list[str], judged: NDArray[np.int64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Returns how good each choice is, higher is better, and the noise of its difference to the best."""
     seeds, scores = data.seeds["val"], data.output.scores
@@ -331,7 +192,7 @@ def _values(
     return compared(data.task.spec.type, data.labels("val")[judged], groups, blends)
 
 
-def _blend(parts: Mapping[str, _Part], name: str) -> Logits:
+def _blend(parts: Mapping[str, Part], name: str) -> Logits:
     """Returns the mean logits of the parts of a choice: half trees, half what networks say."""
     trees, tower = parts[_TREES].logits, parts[_TOWER].logits
     if name == _TREES:
@@ -340,7 +201,7 @@ def _blend(parts: Mapping[str, _Part], name: str) -> Logits:
     return np.asarray((trees + networks) / 2)
 
 
-def _costs(parts: Mapping[str, _Part], name: str) -> tuple[float, float, float, int, float]:
+def _costs(parts: Mapping[str, Part], name: str) -> tuple[float, float, float, int, float]:
     """Returns what a choice costs: training of its costliest part, scoring, one alone, bytes, and its own trial."""
     own = [parts[_TREES], parts[_TREES]]  # on near columns and on all
     own += [] if name == _TREES else [parts[_TOWER]]
@@ -353,7 +214,7 @@ def _costs(parts: Mapping[str, _Part], name: str) -> tuple[float, float, float, 
 
 def _chosen(
     data: TrainingData,
-    parts: Mapping[str, _Part],
+    parts: Mapping[str, Part],
     networks: Mapping[str, Mapping[str, Any]],
     finalists: list[str],
     judged: NDArray[np.int64],
@@ -417,12 +278,3 @@ def _changes(name: str, networks: Mapping[str, Mapping[str, Any]]) -> Mapping[st
 
 def _default(data: TrainingData, begin: float, why: str) -> Dial:
     return Dial(data.metric, (), next(iter(settings(data.recipe))), {}, time.perf_counter() - begin, why)
-
-
-def _spread(count: int, most: int) -> NDArray[np.int64]:
-    """Returns the places of at most so many among all, spread evenly."""
-    return (
-        np.unique(np.linspace(0, max(0, count - 1), min(most, count)).astype(np.int64))
-        if count
-        else np.empty(0, np.int64)
-    )

@@ -32,10 +32,11 @@ from quartet.models import Dial, Limits, turn
 from quartet.registry import MODELS, model_row
 from quartet.runs.checkpoint import Checkpoint
 from quartet.runs.evaluate import Evaluation, evaluate, kept_judgement, quality
+from quartet.runs.judgement import Judgement, judge_said
 from quartet.runs.live import LiveModel
 from quartet.runs.predictions import Predictions
 from quartet.runs.run import Run, latest_followed
-from quartet.runs.said import Judgement, judge_said, keep_said
+from quartet.runs.said import keep_said
 from quartet.runs.show import ProgressView, TrainingView
 from quartet.tasks import Split, Task, TaskRecord, past_label_findings, read_labels
 from quartet.times import SECOND, parse_length

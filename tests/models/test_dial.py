@@ -19,7 +19,8 @@ from quartet.errors import QuartetError, UsageError
 from quartet.evaluation import compared, main_metric, measures
 from quartet.machine import parse_size
 from quartet.models import Limits
-from quartet.models.dial import _chosen, _halvings, _NetworkTrial, _Part, _TrialData, keeps, settings
+from quartet.models.dial import _chosen, _halvings, keeps, settings
+from quartet.models.trials import NetworkTrial, Part, TrialData
 from quartet.runs import fit
 from quartet.training import TrainingData
 from tests.trained import QUICK, SIZES, Heard, churn, network_of, run, write_shop
@@ -33,15 +34,15 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> TrainingData:
     return TrainingData.prepare(churn(), RECIPE, tmp_path_factory.mktemp("cache"))
 
 
-def part(data: TrainingData, skill: float, cost: float = 1.0, num_bytes: int = 100) -> _Part:
+def part(data: TrainingData, skill: float, cost: float = 1.0, num_bytes: int = 100) -> Part:
     """A part whose logits tell the label of validation as well as `skill` says, with noise of one deviation."""
     label = np.asarray(data.labels("val"), float)
     noise = np.random.default_rng(0).normal(size=len(label))
-    return _Part((skill * (2 * label - 1) + noise)[:, None], cost, cost, cost, num_bytes, cost)
+    return Part((skill * (2 * label - 1) + noise)[:, None], cost, cost, cost, num_bytes, cost)
 
 
 def choose(
-    data: TrainingData, parts: dict[str, _Part], limits: Limits | None = None, finalists: Any = None
+    data: TrainingData, parts: dict[str, Part], limits: Limits | None = None, finalists: Any = None
 ) -> Any:
     networks = {name: changes for name, changes in NETWORKS.items() if name in parts}
     judged = np.arange(len(data.seeds["val"]))
@@ -95,7 +96,7 @@ def test_a_trial_sees_some_seeds_as_training_sees_all(data: TrainingData) -> Non
     recipe = RECIPE.changed(architecture="quartet", branches=("temporal", "collab"))
     names = data.affordable_columns[:3]
     whole = data.changed(recipe, names)
-    trial = _TrialData(
+    trial = TrialData(
         data.task, recipe, data.output, data.features, chosen_columns=names, whole=data, places=places
     )
     for split in ("train", "val"):
@@ -108,7 +109,7 @@ def test_a_trial_sees_some_seeds_as_training_sees_all(data: TrainingData) -> Non
 
 def test_a_network_on_trial_goes_on_from_where_it_stands(data: TrainingData) -> None:
     recipe = RECIPE.changed(architecture="quartet", tower=0)
-    trial = _NetworkTrial(data, recipe, (), None, np.arange(64), np.arange(20))
+    trial = NetworkTrial(data, recipe, (), None, np.arange(64), np.arange(20))
     trial.train(1e-9, Heard())  # one step is done in any case
     first, before = trial.part(), trial.trainer.state.step
     assert before == 1

@@ -212,6 +212,19 @@ class ModelConfig(_Settings):
         0, "k: heads that also read the seed's relational columns; 0: none do, as in the paper", 0, 64
     )
 
+    kinds: Literal["all", "columns", "trees"] = _choice(
+        "all",
+        "what `auto` is made of: trees, a tower and networks; columns: no network that reads rows; trees alone",
+        "all",
+        "columns",
+        "trees",
+    )
+    bag: int = _whole(
+        3,
+        "towers and networks of `auto` that differ in their random seed, at most; 1: also two sets of trees alone",
+        1,
+        64,
+    )
     extra_trees: bool = _flag(
         False, "whether trees choose among random thresholds, one for each column, instead of all"
     )

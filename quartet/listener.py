@@ -26,6 +26,9 @@ class Listener:
     def begin(self, training: Any) -> None:
         """A training begins; it is a `quartet.training.Training`."""
 
+    def turned(self, dial: Any) -> None:
+        """Trials have shown which parts are worth their cost; they are a `quartet.models.Dial`."""
+
     def step(self, num_seeds: int) -> None:
         """A step on so many seeds is done."""
 

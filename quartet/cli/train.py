@@ -43,6 +43,22 @@ def train(
     time_limit: Annotated[
         str | None, typer.Option(metavar="LENGTH", help="Stop training after so long, e.g. `10m`.")
     ] = None,
+    budget: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LENGTH",
+            help="Instead of --time-limit: choose by short trials, in a third of it, which parts are worth their cost.",
+        ),
+    ] = None,
+    max_memory: Annotated[
+        str | None, typer.Option(metavar="SIZE", help="What is chosen may take so much to train, e.g. `2GB`.")
+    ] = None,
+    max_latency: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LENGTH", help="What is chosen is to answer one entity in so long, e.g. `20ms`."
+        ),
+    ] = None,
     runs: Annotated[Path, typer.Option(help="Where run folders are made.")] = Path("runs"),
     resume: Annotated[Path | None, typer.Option(metavar="RUN", help="Go on with an interrupted run.")] = None,
     device: DeviceName = "auto",
@@ -55,6 +71,8 @@ def train(
     - `quartet train demo plane-idle` tries trees and networks for five minutes and blends them.
 
     - `--time-limit 20m` gives it more time, `--time-limit 1m` less.
+
+    - `--budget 10m` first tries which parts are worth their cost, shows what each brought, and trains these.
 
     - `--model lightgbm` takes seconds: trees alone. `--model quartet` is the network alone.
 
@@ -88,7 +106,7 @@ def train(
         try:
             trained = fit(
                 loaded, model, preset=preset or None, runs=runs, resume=resume, device=device, listener=listener,
-                threads=threads, on=on, **settings,
+                threads=threads, on=on, budget=budget, max_memory=max_memory, max_latency=max_latency, **settings,
             )  # fmt: skip
         except Stopped as stopped:
             again = [hide_passwords(source), task, *(["--schema", str(schema)] if schema else [])]

@@ -1,6 +1,6 @@
 """How predictions are judged: metrics, calibration, and the rules that stand beside a model."""
 
-from quartet.evaluation.blend import blend_weights
+from quartet.evaluation.blend import blend_weights, compared, compared_by
 from quartet.evaluation.boosting import (
     CLASS_CODES,
     MOST_TREES,
@@ -55,6 +55,8 @@ __all__ = [
     "calibration_bins",
     "check_selectable",
     "column_settings",
+    "compared",
+    "compared_by",
     "confusion",
     "difference",
     "disagreement",

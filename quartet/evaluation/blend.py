@@ -34,15 +34,32 @@ def blend_weights(
     `scores` makes scores of logits. Two blends are equally good where resamples of groups of rows do not tell them
     apart: `groups` are the entities of the rows, and their times, because days and years differ as entities do.
     """
-    name = _BLENDED_BY.get(task_type, main_metric(task_type))
-    metric, sign = metric_of(task_type, name), 1 if higher_is_better(name) else -1
     grid = np.array([w for w in product(range(_STEPS + 1), repeat=len(logits)) if sum(w) == _STEPS]) / _STEPS
-    blends = [
-        prepared(task_type, target, scores(np.tensordot(weights, np.stack(logits), 1))) for weights in grid
-    ]
-    value = np.array([sign * (metric(target, blend, None) or 0.0) for blend in blends])
+    value, noise = compared(
+        task_type, target, groups, [scores(np.tensordot(weights, np.stack(logits), 1)) for weights in grid]
+    )
     best, distance = int(value.argmax()), np.abs(grid - 1 / len(logits)).max(1)
-    noise = np.zeros(len(grid))
+    fair = np.flatnonzero(value[best] - value <= _NOISE * noise)
+    nearest = min(fair, key=lambda place: (distance[place], -value[place]))
+    return tuple(grid[nearest].tolist())
+
+
+def compared(
+    task_type: TaskType,
+    target: NDArray[Any],
+    groups: Sequence[NDArray[Any]],
+    scores: Sequence[NDArray[np.float64]],
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Returns how good each of some scores is, higher is better, and the noise of its difference to the best.
+
+    The noise is the deviation of that difference over resamples in which both see the same rows, of entities or of
+    times, whichever tells them apart less.
+    """
+    name = compared_by(task_type)
+    metric, sign = metric_of(task_type, name), 1 if higher_is_better(name) else -1
+    blends = [prepared(task_type, target, score) for score in scores]
+    value = np.array([sign * (metric(target, blend, None) or 0.0) for blend in blends])
+    best, noise = int(value.argmax()), np.zeros(len(blends))
     for group in groups:
         drawn = [
             [sign * (metric(target, blend, weight) or 0.0) for blend in blends]
@@ -50,6 +67,9 @@ def blend_weights(
         ]
         if drawn:
             noise = np.maximum(noise, np.std(np.array(drawn) - np.array(drawn)[:, [best]], axis=0))
-    fair = np.flatnonzero(value[best] - value <= _NOISE * noise)
-    nearest = min(fair, key=lambda place: (distance[place], -value[place]))
-    return tuple(grid[nearest].tolist())
+    return value, noise
+
+
+def compared_by(task_type: TaskType) -> str:
+    """Returns the metric by which scores are compared where a blend is chosen: mostly the main one."""
+    return _BLENDED_BY.get(task_type, main_metric(task_type))

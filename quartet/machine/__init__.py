@@ -18,6 +18,7 @@ from quartet.machine.large import empty_aside, is_large, map_batches, set_aside,
 from quartet.machine.libraries import import_lightgbm
 from quartet.machine.processes import ALONE, Processes, all_processes
 from quartet.machine.shards import Place, map_shards, slices
+from quartet.machine.sizes import parse_size
 from quartet.machine.store import Store, show_size, store_findings
 
 __all__ = [
@@ -45,6 +46,7 @@ __all__ = [
     "mapped",
     "new_file",
     "new_folder",
+    "parse_size",
     "set_aside",
     "set_columns_aside",
     "show_size",

@@ -41,7 +41,6 @@ _OF_WHAT_IS_LEFT = (0.25, 0.5)  # of the time for trees, for the first and the s
 _SCORED = 1000  # seeds that a network scores in a second of one core, until it has shown how many
 _TOWER_SEEDS = 5  # times as many seeds has an epoch of the tower
 _WITH_REFIT = 1.3  # how much longer a network takes that is fitted further to train and validation
-_BAG = 3  # networks of a kind that differ in their random seed, at most
 _FEWEST_COLUMNS = 8
 _GAINED = 0.99  # networks read the columns that make up so much of what trees have gained
 _FILE = "portfolio.json"
@@ -67,7 +66,7 @@ class Portfolio:
         """Returns the blend that is best on validation, of what the time limit allows."""
         if state is not None and processes.is_first:
             state.mkdir(parents=True, exist_ok=True)  # until it is gone, the run is not done
-        return _Fitting(data, processes, listener, state).run()
+        return Fitting(data, processes, listener, state).run()
 
     @classmethod
     def new(cls, data: TrainingData, recipe: Recipe) -> Portfolio:
@@ -157,7 +156,7 @@ class Portfolio:
         return f"a blend of {' and '.join(parts)}"
 
 
-class _Fitting:
+class Fitting:
     """A portfolio on its way."""
 
     def __init__(
@@ -166,8 +165,9 @@ class _Fitting:
         self.data, self.processes, self.listener, self.state = data, processes, listener, state
         self.begin, self.limit = time.perf_counter(), data.recipe.time_limit or math.inf
         self.kind, self.labels = data.task.spec.type, data.labels("val")
-        self.members: list[Member] = []
-        self.logits: list[Logits] = []  # of each, on validation
+        self.bag = data.recipe.model.bag
+        self.members: list[Member] = [member for member, _ in data.begun]
+        self.logits: list[Logits] = [logits for _, logits in data.begun]  # of each, on validation
 
     def run(self) -> Fitted | None:
         self.listener.begin(_Plan(self.data))
@@ -187,6 +187,11 @@ class _Fitting:
         }
         trees = [(name, *what, kinds[name][2]) for what, name in names.items()]
         turns = [(*one[:3], one[3] != is_again) for is_again in (False, True) for one in trees]
+        if self.bag == 1:  # the first, and those on all columns
+            turns = [one for one in turns[: len(trees)] if one[0] in ("plain trees", "trees")]
+        towers = [member for member in self.members if member.architecture == _TOWER]
+        if self.members:  # the dial has tried these before
+            turns = [one for one in turns if one != ("trees", every, "values", False)]
         self.data.columns("train"), self.data.columns("val")
         num_read, begun = 0, self._seconds  # columns that trees have read, and since when
         end = begun + _FOR_TREES * max(0.0, self.limit - begun)
@@ -201,27 +206,33 @@ class _Fitting:
             share = _OF_WHAT_IS_LEFT[number] if number < len(_OF_WHAT_IS_LEFT) else 1.0
             left = None if self.limit == math.inf else max(1.0, share * (end - self._seconds))
             changes = {"extra_trees": is_extra, "tree_target": target, "time_limit": left}
-            if not self._add(_TREES, name, columns, number, **changes):
+            if not self.add(_TREES, name, columns, number, **changes):
                 return None
-        if self._left <= 0:  # trees alone are the answer
+        kinds_wanted = self.data.recipe.model.kinds
+        if self._left <= 0 or kinds_wanted == "trees":  # trees alone are the answer
             return self._fitted()
-        columns = self._gained(every)
+        columns = towers[0].model.schema.columns if towers else self.gained(every)
         short = min(_FOR_TOWER * self.limit, max(1.0, self._left))
-        if not self._add(_TOWER, "tower", columns, time_limit=short):
+        if not towers and not self.add(_TOWER, "tower", columns, time_limit=short):
             return None
-        start = self.members[-1].model.chosen_readout  # which has not seen the labels of validation
-        with self.processes.first_alone():  # so that the time limit is one of training alone
-            self.data.changed(self._recipe(_NETWORK), columns).context("train")
-        if not self._add(_NETWORK, "quartet", columns, start=start, time_limit=self._for_network):
+        networks = (_TOWER, _NETWORK) if kinds_wanted == "all" else (_TOWER,)
+        tower = next(member.model for member in self.members if member.architecture == _TOWER)
+        start = tower.chosen_readout  # which has not seen the labels of validation
+        if _NETWORK in networks and not self._add_network(columns, start):
             return None
-        for rng_seed in range(1, _BAG):
-            for kind in (_TOWER, _NETWORK):  # these begin anew: they differ more
+        for rng_seed in range(1, self.bag):
+            for kind in networks:  # these begin anew: they differ more
                 before = next(m.seconds for m in self.members if m.architecture == kind)
-                if self._left > 1.5 * before and not self._add(
+                if self._left > 1.5 * before and not self.add(
                     kind, kind, columns, rng_seed, time_limit=self._for_network
                 ):
                     return None
         return self._fitted()
+
+    def _add_network(self, columns: tuple[str, ...], start: Any) -> bool:
+        with self.processes.first_alone():  # so that the time limit is one of training alone
+            self.data.changed(self.recipe_of(_NETWORK), columns).context("train")
+        return self.add(_NETWORK, "quartet", columns, start=start, time_limit=self._for_network)
 
     @property
     def _seconds(self) -> float:
@@ -237,10 +248,12 @@ class _Fitting:
     def _for_network(self) -> float | None:
         return None if self.limit == math.inf else max(1.0, self._left / _WITH_REFIT)
 
-    def _gained(self, names: tuple[str, ...]) -> tuple[str, ...]:
+    def gained(self, names: tuple[str, ...]) -> tuple[str, ...]:
         """Returns the columns that make up nearly all of what any of the trees has gained by them."""
         chosen: set[str] = set()
         for member in self.members:
+            if member.architecture != _TREES:
+                continue
             order = sorted(member.model.gains.items(), key=lambda gain: -gain[1])
             before = np.cumsum([0.0, *(gain for _, gain in order)])
             chosen |= {
@@ -248,7 +261,7 @@ class _Fitting:
             }
         return tuple(name for name in names if name in chosen) if len(chosen) >= _FEWEST_COLUMNS else names
 
-    def _recipe(self, architecture: str, rng_seed: int = 0, **changes: Any) -> Recipe:
+    def recipe_of(self, architecture: str, rng_seed: int = 0, **changes: Any) -> Recipe:
         own = self.data.recipe
         alone: dict[str, Any] = {}
         if architecture == _TOWER:  # which is many times faster than a network that reads rows
@@ -260,7 +273,7 @@ class _Fitting:
             **({"architecture": architecture, "rng_seed": own.rng_seed + rng_seed} | alone | changes)
         )
 
-    def _add(
+    def add(
         self,
         architecture: str,
         name: str,
@@ -271,7 +284,7 @@ class _Fitting:
     ) -> bool:
         """Fits a member; tells whether it came to its end."""
         before = time.perf_counter()
-        recipe = self._recipe(architecture, rng_seed, **changes)
+        recipe = self.recipe_of(architecture, rng_seed, **changes)
         data = self.data.changed(recipe, columns, start)
         told = _MemberListener(self.listener, architecture == _NETWORK)
         state = self.state and self.state / f"{architecture}-{rng_seed}"
@@ -327,9 +340,12 @@ class _Plan:
     def lines(self) -> list[tuple[str, str]]:
         limit = self.data.recipe.time_limit
         stop = f", {duration(limit)} in all" if limit else ""
-        return [
-            ("model", f"auto: trees, a tower on their columns, Quartet with that tower, and a blend{stop}")
-        ]
+        kinds = {
+            "all": "trees, a tower on their columns, Quartet with that tower, and a blend",
+            "columns": "trees, towers on their columns, and a blend",
+            "trees": "trees, and a blend of them",
+        }
+        return [("model", f"auto: {kinds[self.data.recipe.model.kinds]}{stop}")]
 
     def epoch_line(self, epoch: Epoch) -> str:
         return f"validation {self.data.metric} {epoch.validation:.4f}"

@@ -3,12 +3,12 @@
 from quartet.runs.checkpoint import Checkpoint
 from quartet.runs.embed import embedding_writer, vectors_of
 from quartet.runs.evaluate import Evaluation, evaluation_file, kept_evaluations, paired, score_on_test
+from quartet.runs.judgement import kept_judgement_of_said
 from quartet.runs.leakcheck import LeakReport, leakcheck
 from quartet.runs.live import LiveModel
 from quartet.runs.model import Ensemble, TrainedModel, fit, load
 from quartet.runs.predictions import Predictions, prediction_writer, question
 from quartet.runs.run import Run
-from quartet.runs.said import kept_judgement_of_said
 from quartet.runs.show import JsonTraining, ProgressView, TrainingView
 from quartet.runs.sure import Judged
 

@@ -420,8 +420,8 @@ def _instant(time: Any) -> int:
     )
 
 
-def entity_rows(table: Table, entities: Any) -> NDArray[np.int64]:
-    """Returns the rows of entities by their keys."""
+def entity_rows(table: Table, entities: Any, or_none: bool = False) -> NDArray[np.int64]:
+    """Returns the rows of entities by their keys; of an unknown one an error or, with `or_none`, -1."""
     if isinstance(entities, (str, bytes)) or not hasattr(entities, "__iter__"):
         raise UsageError("C02", f"entities are {entities!r}", "give a list of keys, also of a single one")
     keys = list(entities)
@@ -436,7 +436,7 @@ def entity_rows(table: Table, entities: Any) -> NDArray[np.int64]:
         ) from None
     rows = table.key_map.rows([KeyColumn.of(wanted, "entities")])
     unknown = [keys[place] for place in np.flatnonzero(rows < 0)]
-    if unknown:
+    if unknown and not or_none:
         raise TaskError(
             "L11",
             f'{len(unknown):,} of {len(keys):,} entities are not in "{table.name}" {examples(unknown)}',

@@ -19,21 +19,34 @@ from quartet.database import Database
 from quartet.errors import SchemaError, Stopped, UsageError, examples
 from quartet.findings import note
 from quartet.listener import Listener
-from quartet.machine import Place, Processes, all_processes, as_path, choose_device, found_again, use_threads
+from quartet.machine import (
+    Place,
+    Processes,
+    all_processes,
+    as_path,
+    choose_device,
+    found_again,
+    parse_size,
+    use_threads,
+)
+from quartet.models import Dial, Limits, turn
 from quartet.registry import MODELS, model_row
 from quartet.runs.checkpoint import Checkpoint
 from quartet.runs.evaluate import Evaluation, evaluate, kept_judgement, quality
+from quartet.runs.judgement import Judgement, judge_said
 from quartet.runs.live import LiveModel
 from quartet.runs.predictions import Predictions
 from quartet.runs.run import Run, latest_followed
-from quartet.runs.said import Judgement, judge_said, keep_said
+from quartet.runs.said import keep_said
 from quartet.runs.show import ProgressView, TrainingView
 from quartet.tasks import Split, Task, TaskRecord, past_label_findings, read_labels
+from quartet.times import SECOND, parse_length
 from quartet.training import Epoch, Fitted, Member, TrainingData
 
 _TASK_FIX = "open the database and call its method task(...)"
 _LISTENER_FIX = "derive it from quartet.Listener"
 _PATH = (str, Path)
+_BUDGET = 300.0  # seconds, where a recipe has no time limit
 _SAME = ("name", "type", "entity_table", "target_col", "horizon", "known_after", "sql")  # for all members
 
 
@@ -267,6 +280,9 @@ def fit(
     cache: str | Path | None = None,
     on: str | None = None,
     listener: Listener | None = None,
+    budget: str | float | None = None,
+    max_memory: str | int | None = None,
+    max_latency: str | float | None = None,
     **settings: Any,
 ) -> TrainedModel:
     """Trains a model of a task and keeps the best on validation, with its scores, in a run folder.
@@ -286,6 +302,10 @@ def fit(
         on: who samples contexts, by default this process: `local`, `local:4`, `ray` or `ray://HOST:PORT`
             (docs/scale.md).
         listener: follows the work; by default it is shown in the terminal or the notebook.
+        budget: seconds or a length such as `10m`, instead of `time_limit`: a third of it goes into short trials, which
+            choose the parts of `auto` that are worth their cost (docs/training.md).
+        max_memory: bytes or a size such as `2GB` that a training step of a chosen part may take, beside the data.
+        max_latency: seconds or a length such as `20ms` in which one prediction by itself is to be made.
         settings: fields of the recipe, such as `past_labels=True`, `epochs=5`, `time_limit=600`. `quartet recipe`
             lists them.
 
@@ -301,7 +321,8 @@ def fit(
             as_path(folder, name)
     Place.parse(on)
     listener = listener or TrainingView()
-    named = {"model": model, "preset": preset, "recipe": recipe}
+    dial = _dial_limits(budget, max_memory, max_latency)
+    named = {"model": model, "preset": preset, "recipe": recipe, "budget": dial}
     begun_with = settings | {name: value for name, value in named.items() if value is not None}
     run = _unfinished(Path(resume), begun_with, threads) if resume else None
     if run is not None:
@@ -315,6 +336,8 @@ def fit(
     elif settings or model:
         recipe = recipe.changed(**(settings | ({"architecture": model} if model else {})))
     model_row(recipe.model.architecture).check_settings(settings)
+    if dial is not None:
+        _check_dial(task, recipe, settings, budget)
     recipe = recipe.changed(protocol=task.under(recipe.protocol).protocol)
     with all_processes(choose_device(device)) as processes, processes.first_speaks():
         checked = task.check() if run is None else ()
@@ -326,7 +349,9 @@ def fit(
             what = "no state was saved before it was interrupted, and training begins anew"
             listener.finding(note("C14", str(run.folder), f"{run.folder}: {what}"))
         use_threads(threads, processes.num_sharing_memory)
-        return _fit(task, recipe, run, Path(runs), Path(cache) if cache else None, listener, processes, on)
+        return _fit(
+            task, recipe, run, Path(runs), Path(cache) if cache else None, listener, processes, on, dial
+        )
 
 
 def _fit(
@@ -338,12 +363,24 @@ def _fit(
     listener: Listener,
     processes: Processes,
     on: str | None,
+    dial: tuple[float | None, Limits] | None = None,
 ) -> TrainedModel:
     model_class = model_row(recipe.model.architecture).class_for(task.spec.type)
     if run is None:
         Run.check(runs, task)
     data = TrainingData.prepare(task, recipe, cache, listener, on)
+    turned: Dial | None = None
+    if dial is not None:
+        seconds = dial[0] or recipe.time_limit or _BUDGET
+        turned, begun = turn(data, seconds, dial[1], listener)
+        left = max(1.0, seconds - turned.seconds)
+        recipe = recipe.changed(**turned.changes, time_limit=left)
+        data = data.changed(recipe, data.affordable_columns)
+        data.begun = begun
+        listener.turned(turned)
     opened = processes.from_first(lambda: run or Run.create(runs, task, recipe))
+    if turned is not None:
+        opened.write("dial.json", turned.to_dict())
     opened.task.check_same(TaskRecord.of(task), opened.folder)
     recorder = _Recorder(listener, opened, data, processes)
     fitted = model_class.fit(data, processes, recorder, opened.state_folder)
@@ -356,6 +393,43 @@ def _fit(
     if not processes.is_first:
         checkpoint = Checkpoint.load(opened.model_folder)
     return TrainedModel([(checkpoint, opened)], task)
+
+
+def _dial_limits(
+    budget: str | float | None, max_memory: str | int | None, max_latency: str | float | None
+) -> tuple[float | None, Limits] | None:
+    """Returns the seconds of a budget and the limits of what is chosen; None where none of them is given."""
+    if budget is None and max_memory is None and max_latency is None:
+        return None
+
+    def seconds(value: str | float | None, name: str) -> float | None:
+        if isinstance(value, str):
+            return parse_length(value, name) / SECOND
+        if value is not None and (
+            isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0
+        ):
+            raise UsageError(
+                "C02", f"{name} is {value!r}", "give a number of seconds above 0, or a length such as 10m"
+            )
+        return None if value is None else float(value)
+
+    memory = None if max_memory is None else parse_size(max_memory, "max_memory")
+    return seconds(budget, "budget"), Limits(memory, seconds(max_latency, "max_latency"))
+
+
+def _check_dial(task: Task, recipe: Recipe, settings: dict[str, Any], budget: object) -> None:
+    """Refuses a budget where there is nothing to choose."""
+    if recipe.model.architecture != "auto":
+        what = f'a budget chooses the parts of "auto", and the model is "{recipe.model.architecture}"'
+        raise UsageError("C02", what, "leave the model out, or give it a time_limit")
+    if task.spec.type == "recommendation":
+        raise UsageError(
+            "C02", "a budget does not choose the parts of a recommender yet", "give it a time_limit"
+        )
+    if budget is not None and "time_limit" in settings:
+        raise UsageError(
+            "C02", "a budget and a time limit are given", "say one of them: a budget is a limit, too"
+        )
 
 
 class _Recorder(Listener):

@@ -1,41 +1,28 @@
-"""What was said: a record of predictions in a run's folder, judged once their labels are known.
+"""What was said: a record of predictions in a run's folder.
 
 `said.sqlite` has one table, `said`, with a row for each entity and time. The first answer stays: who asks again later,
-perhaps with rows that came late, changes nothing of what was said then. `said.json` is what came of it.
+perhaps with rows that came late, changes nothing of what was said then.
 """
 
 from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
-from rich.console import Group, RenderableType
 
-from quartet.causal import visible
-from quartet.drawing import cell, new_grid, rendered
 from quartet.errors import IntegrityError, ResourceError, UsageError
-from quartet.evaluation import Measure, main_metric, measures
-from quartet.features import column_words
-from quartet.machine import intact
-from quartet.runs.drift import SCORE
-from quartet.runs.evaluate import kept_evaluations
-from quartet.runs.live import LiveModel, entity_rows
 from quartet.runs.predictions import Predictions
 from quartet.runs.run import Run
-from quartet.runs.show import evaluation_grid
-from quartet.tasks import Seeds, TaskRecord
-from quartet.times import parse_instant, show_instant
+from quartet.tasks import TaskRecord
+from quartet.times import show_instant
 
-RECORD, JUDGED = "said.sqlite", "said.json"
-_MOST_TIMES = 12  # that are shown one by one, the latest
+RECORD = "said.sqlite"
 _COLUMNS = (
     "model TEXT NOT NULL", "entity TEXT NOT NULL", "time TEXT NOT NULL", "horizon TEXT", "score REAL", "scores TEXT",
     "calibrated REAL", "low REAL", "high REAL", '"set" TEXT', "said_at TEXT NOT NULL",
@@ -43,115 +30,11 @@ _COLUMNS = (
 _MAKE = f"CREATE TABLE IF NOT EXISTS said ({', '.join(_COLUMNS)}, PRIMARY KEY (entity, time)) WITHOUT ROWID"
 _ADD = f"INSERT OR IGNORE INTO said VALUES ({', '.join('?' * len(_COLUMNS))})"
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-
-
-@dataclass(frozen=True)
-class SaidAt:
-    """What was said at one time, on average, and what came."""
-
-    time: str
-    rows: int
-    said: float
-    came: float
-    value: float | None  # of the main metric
-
-
-@dataclass(frozen=True)
-class DriftLine:
-    """How far a column of those who were asked about lies from training, and how far that of test did."""
-
-    words: str
-    index: float
-    test: float
-    has_drifted: bool
-
-
-@dataclass(frozen=True)
-class Judgement:
-    """How good what a model really said was, with the drift of what it read. Prints as a table.
-
-    `rows` has the measures of what was said and, beside them, those of test when the run was evaluated there. Of
-    `num_said` predictions `num_judged` have a label by now, `num_open` will have one, and the rest get none.
-    """
-
-    task: str
-    model: str
-    first: str
-    last: str
-    num_said: int
-    num_judged: int
-    num_open: int
-    rows: tuple[tuple[str, Mapping[str, Measure]], ...]
-    times: tuple[SaidAt, ...] = ()
-    held: float | None = None  # how often the interval or set that was said held
-    drift: tuple[DriftLine, ...] = ()
-
-    def __str__(self) -> str:
-        return rendered(self.grid())
-
-    __repr__ = __str__
-
-    def lines(self) -> list[str]:
-        """Returns in words how much of it could be judged, and how often intervals or sets held."""
-        rest = self.num_said - self.num_judged - self.num_open
-        told = f"{self.num_judged:,} of {self.num_said:,} predictions have a label by now"
-        told += f", {self.num_open:,} will have one" if self.num_open else ""
-        told += f", {rest:,} get none from the task" if rest else ""
-        held = [f"the intervals or sets that were said held {self.held:.1%}"] if self.held is not None else []
-        return [told, *held]
-
-    def grid(self) -> RenderableType:
-        title = f"{self.task}, what {self.model} said from {self.first} to {self.last}"
-        parts: list[RenderableType] = [evaluation_grid(title, self.rows, (), self.lines())]
-        if self.times:
-            metric = next(iter(self.rows[0][1]))
-            names = ("rows", "said on average", "came on average", metric)
-            shown = new_grid("", "time", *names, right=names)
-            for one in self.times:
-                numbers = (
-                    f"{one.said:.4g}",
-                    f"{one.came:.4g}",
-                    "–" if one.value is None else f"{one.value:.4f}",
-                )
-                shown.add_row(cell(one.time), cell(f"{one.rows:,}"), *map(cell, numbers))
-            parts.append(shown)
-        if self.drift:
-            shown = new_grid(
-                "drift of what it read (0: as in training)", "", "then", "on test", right=("then", "on test")
-            )
-            for line in self.drift:
-                style = "yellow" if line.has_drifted else ""
-                shown.add_row(
-                    cell(line.words, style), cell(f"{line.index:.2f}", style), cell(f"{line.test:.2f}")
-                )
-            parts.append(shown)
-        return Group(*parts)
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @staticmethod
-    def from_dict(content: Mapping[str, Any]) -> Judgement:
-        rows = tuple((name, {k: Measure(**m) for k, m in own.items()}) for name, own in content["rows"])
-        times = tuple(SaidAt(**one) for one in content["times"])
-        drift = tuple(DriftLine(**one) for one in content["drift"])
-        return Judgement(**{**content, "rows": rows, "times": times, "drift": drift})
-
-
-def kept_judgement_of_said(run: Run) -> Judgement | None:
-    """Returns what came of what a run said, if that was judged."""
-    if not (run.folder / JUDGED).is_file():
-        return None
-    told = run.read(JUDGED)
-    with intact(run.folder / JUDGED, "judge it again: quartet evaluate RUN --said"):
-        return Judgement.from_dict(told)
-
 
 def keep_said(run: Run, task: TaskRecord, predictions: Predictions) -> int:
     """Adds predictions to the record of a run in one transaction, and returns how many are new."""
-    if predictions.model != run.folder.name or "rank" in predictions.table.column_names:
+    are_lists = task.spec.facts.holds_lists or "rank" in predictions.table.column_names
+    if predictions.model != run.folder.name or are_lists:
         what = f"predictions of {predictions.model or 'no run'} cannot be kept in {run.folder.name}"
         if predictions.model == run.folder.name:
             what = "lists and single classes are not kept: a record holds a score, or those of all classes"
@@ -161,12 +44,12 @@ def keep_said(run: Run, task: TaskRecord, predictions: Predictions) -> int:
     table, now = predictions.table, datetime.now(UTC).isoformat(" ", "seconds").removesuffix("+00:00")
     scores: list[Any] = [None] * len(table)
     if task.classes is not None:
-        scores = [json.dumps(row) for row in np.stack(
-            [table[f"score_{name}"].to_numpy() for name in predictions.classes], 1).tolist()]  # fmt: skip
+        each = [table[f"score_{name}"].to_numpy() for name in predictions.classes]
+        scores = [json.dumps(row) for row in np.stack(each, 1).tolist()]
     parts = [
         [predictions.model] * len(table), table[0].cast(pa.string()).to_pylist(),
         _texts(table["time"]), [predictions.horizon] * len(table),
-        *(_cells(table, "score"),), scores, *(_cells(table, name) for name in ("calibrated", "low", "high", "set")),
+        _cells(table, "score"), scores, *(_cells(table, name) for name in ("calibrated", "low", "high", "set")),
         [now] * len(table),
     ]  # fmt: skip
     with _record(run) as connection:
@@ -214,125 +97,3 @@ def read_said(run: Run) -> pa.Table:
         raise UsageError("C10", what, "predict with --keep: quartet predict RUN SRC --keep")
     names = [column.split()[0].strip('"') for column in _COLUMNS]
     return pa.table({name: list(column) for name, column in zip(names, zip(*rows, strict=True), strict=True)})
-
-
-def judge_said(live: LiveModel, run: Run, labels: pa.Table | None = None) -> Judgement:
-    """Returns how good what a run said was, by the labels that the database of a bound model tells by now.
-
-    A label counts if it was not known at the time that was asked about, and is known at the end of the data.
-    """
-    member = live.members[0]
-    record, spec = member.task, member.task.spec
-    if spec.facts.holds_lists or spec.type == "recommendation":
-        raise UsageError(
-            "L07", f'lists of task "{record.name}" are not judged so yet', "quartet evaluate RUN"
-        )
-    said, database = read_said(run), live.database
-    upto = database.span[1] if database.span else 0
-    table = database[record.entity_table]
-    rows = entity_rows(table, said["entity"].to_pylist())
-    times = np.array([parse_instant(text, "the record") for text in said["time"].to_pylist()], np.int64)
-    cases = record.cases_at(database, times, upto, labels)
-    is_ahead = spec.kind == "forecast"
-    at = _places(cases, rows, times if is_ahead else None)
-    known_at = spec.known_at(
-        times if is_ahead else np.where(at >= 0, cases.time[at] if len(cases) else 0, upto)
-    )
-    is_open = ~visible(known_at, upto) if is_ahead else at < 0
-    judged = (at >= 0) & ~visible(known_at, times)
-    if not judged.any():
-        what = f"of {len(rows):,} predictions none has a label by {show_instant(upto)}"
-        raise UsageError("L01", what, "judge later, with a database that has grown: --source")
-    target = np.asarray(cases.target)[at[judged]]
-    scores = np.array(said["score"].to_pylist(), np.float64)
-    if record.classes is not None:
-        scores = np.array([json.loads(text) for text in said["scores"].to_pylist()], np.float64)
-    figures = measures(spec.type, target, scores[judged], entity=rows[judged])
-    beside = [
-        (f"on test ({kept.protocol})", {name: kept.rows[0].measures[name] for name in figures})
-        for kept in kept_evaluations(run)
-        if kept.split == "test" and set(figures) <= set(kept.rows[0].measures)
-    ][:1]
-    held = _held(said.filter(pa.array(judged)), target, record.classes, spec.facts.is_number)
-    judgement = Judgement(
-        record.name, run.folder.name, show_instant(int(times.min())), show_instant(int(times.max())), len(rows),
-        int(judged.sum()), int(is_open.sum()), (("as said", figures), *beside),
-        tuple(_by_time(spec.type, times[judged], target, scores[judged])), held,
-        tuple(_drift(live, rows, times)),
-    )  # fmt: skip
-    run.write(JUDGED, judgement.to_dict())
-    return judgement
-
-
-def _places(cases: Seeds, rows: Ints, times: Ints | None) -> Ints:
-    """Returns the case of each row at its time, or of each row alone where no times are given; -1 for none."""
-    if times is None:
-        known = {int(node): place for place, node in enumerate(cases.node)}
-        return np.array([known.get(int(row), -1) for row in rows], np.int64)
-    pairs = {(int(n), int(t)): place for place, (n, t) in enumerate(zip(cases.node, cases.time, strict=True))}
-    return np.array([pairs.get((int(r), int(t)), -1) for r, t in zip(rows, times, strict=True)], np.int64)
-
-
-def _held(
-    said: pa.Table, target: NDArray[Any], classes: Sequence[Any] | None, is_number: bool
-) -> float | None:
-    """Returns how often the interval or the set of classes that was said held; None where nothing was."""
-    if is_number:
-        low, high = (np.array(said[name].to_pylist(), np.float64) for name in ("low", "high"))
-        known = np.isfinite(low) & np.isfinite(high)
-        return float(((low <= target) & (target <= high))[known].mean()) if known.any() else None
-    sets = said["set"].to_pylist()
-    names = [str(name) for name in (classes or (0, 1))]
-    told = [(text, int(own)) for text, own in zip(sets, target, strict=True) if text is not None]
-    if not told:
-        return None
-    return float(np.mean([own < len(names) and names[own] in _members(text) for text, own in told]))
-
-
-def _members(text: str) -> list[str]:
-    """Returns the classes in a set as predictions write it: `{a,"b, c"}`."""
-    found, rest, decoder = [], text[1:-1], json.JSONDecoder()
-    while rest:
-        if rest.startswith('"'):
-            name, end = decoder.raw_decode(rest)
-        else:
-            end = rest.find(",") if "," in rest else len(rest)
-            name = rest[:end]
-        found.append(str(name))
-        rest = rest[end + 1 :]
-    return found
-
-
-def _by_time(kind: Any, times: Ints, target: NDArray[Any], scores: Floats) -> Iterator[SaidAt]:
-    metric = main_metric(kind)
-    for time in np.unique(times)[-_MOST_TIMES:]:
-        own, value = times == time, None
-        if own.sum() > 1:
-            value = measures(kind, target[own], scores[own], num_resamples=0)[metric].value
-        of_first = (
-            scores[own] if scores.ndim == 1 else scores[own].max(1)
-        )  # of classes: how sure it was, how often right
-        came = target[own] if scores.ndim == 1 else scores[own].argmax(1) == target[own]
-        yield SaidAt(
-            show_instant(int(time)), int(own.sum()), float(of_first.mean()), float(np.mean(came)), value
-        )
-
-
-def _drift(live: LiveModel, rows: Ints, times: Ints) -> list[DriftLine]:
-    """Returns the columns that the model watches, the furthest from training first."""
-    live.bind(int(times.max()))
-    member, view = live.members[0], live.views[0]
-    watched = [column for column in (member.drift.columns if member.drift else ()) if column.name != SCORE]
-    known = set(view.columns.names) if watched else set()
-    watched = [column for column in watched if column.name in known]
-    early = ~visible(live.database[view.entity_table].known_at[rows], times)
-    if not watched or early.all():
-        return []
-    seeds = Seeds(rows[~early] + view.database.offsets[view.entity_table], times[~early], None)
-    matrix = view.matrix(seeds, tuple(column.name for column in watched)).astype(np.float64)
-    words = column_words(view.columns)
-    lines = [
-        DriftLine(words[c.name].words, c.index(matrix[:, i]), c.test, c.has_drifted(matrix[:, i]))
-        for i, c in enumerate(watched)
-    ]
-    return sorted(lines, key=lambda line: (-line.index, line.words))[:8]

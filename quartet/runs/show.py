@@ -97,6 +97,10 @@ class TrainingView(ProgressView):
             self._line_at = time.perf_counter()
             self._tell()
 
+    def turned(self, dial: Any) -> None:
+        if not self.is_quiet:
+            console().print(dial_grid(dial))
+
     def member(self, member: Member, fitted: Fitted) -> None:
         self.close()
         if not self.is_quiet:
@@ -133,11 +137,31 @@ class TrainingView(ProgressView):
             say(f"{label}  {done:,} seeds, {note}")
 
 
+def dial_grid(dial: Any) -> RenderableType:
+    """Returns what was tried before training, what each choice brought and costs, and which was taken."""
+    names = (f"validation {dial.metric}", "to the best", "train", "score", "alone", "memory")
+    grid = new_grid("Trials", "", *names, "", right=names)
+    for trial in dial.trials:
+        style = "bold" if trial.verdict == "chosen" else ""
+        told = (
+            f"{trial.value:.4f}", f"{trial.difference:+.4f} ± {trial.noise:.4f}", f"{trial.train_ms:.2f} ms",
+            f"{trial.score_ms:.2f} ms", f"{trial.latency_ms:.0f} ms", f"{trial.num_bytes / 1e6:,.0f} MB",
+        )  # fmt: skip
+        grid.add_row(
+            cell(trial.name, "cyan"), *(cell(text, style) for text in told), cell(trial.verdict, style)
+        )
+    line = f"Chosen: {dial.chosen} ({dial.why}), after {duration(dial.seconds)} of trials"
+    return Group(grid, cell(line)) if dial.trials else cell(line)
+
+
 class JsonTraining(Listener):
     """A training as programs follow it: one JSON object a line on standard output, findings on the error output."""
 
     def finding(self, finding: Finding) -> None:
         say(str(finding))
+
+    def turned(self, dial: Any) -> None:
+        self._line(event="dial", **dial.to_dict())
 
     def begin(self, training: Training) -> None:
         self.metric = training.data.metric

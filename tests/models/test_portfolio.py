@@ -190,7 +190,7 @@ def test_scores_of_validation_do_not_know_whether_networks_are_fitted_further(
     task: Task, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nor does the network that begins with the tower: it takes what that was before it saw validation."""
-    monkeypatch.setattr("quartet.models.portfolio._Fitting._gained", lambda _, names: names)
+    monkeypatch.setattr("quartet.models.portfolio.Fitting.gained", lambda _, names: names)
     again, never = (fitted_with(task, tmp_path, cache, refit=refit) for refit in ("always", "never"))
     names = [f"{member.name}, {member.rng_seed}" for member in network_of(again).members]
     changed = [

@@ -22,7 +22,7 @@ from quartet.database import Database
 from quartet.errors import SchemaError, UsageError
 from quartet.runs import TrainedModel, fit, vectors_of
 from quartet.runs.alike import directions, groups, nearest
-from quartet.runs.embed import segment_words
+from quartet.runs.segments import segment_words
 from quartet.tasks import Seeds
 from quartet.times import parse_instant
 from tests.postgres import new_database

@@ -22,7 +22,8 @@ from quartet.database import Database
 from quartet.errors import IntegrityError, UsageError
 from quartet.evaluation import measures
 from quartet.runs import Ensemble, Predictions, TrainedModel, fit
-from quartet.runs.said import _members, read_said
+from quartet.runs.judgement import _members
+from quartet.runs.said import read_said
 from tests.strategies import without_future
 from tests.tasks.small import CHURN
 from tests.trained import KINDS, TREES, Heard, opened, run, shop_tables, write_shop
@@ -94,6 +95,14 @@ def test_a_window_that_is_open_waits(model: TrainedModel, shop: Database) -> Non
     say(model, shop, DAYS[0])
     judged = model.evaluate_said(shop, listener=Heard())
     assert judged.num_open == judged.num_said - judged.num_judged > 0
+
+
+def test_an_entity_that_has_gone_since_is_not_judged(model: TrainedModel, shop: Database) -> None:
+    said = say(model, shop, DAYS[0])[DAYS[0]]
+    gone = said.table["customer"][0].as_py()
+    tables = {name: t.data.filter(pc.not_equal(t.data["customer"], gone)) for name, t in shop.tables.items()}
+    judged = model.evaluate_said(opened(tables), listener=Heard())
+    assert (judged.num_said, judged.num_judged) == (len(said), len(said) - 1)
 
 
 def test_what_was_said_first_stays(model: TrainedModel, shop: Database) -> None:

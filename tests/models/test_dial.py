@@ -1,0 +1,229 @@
+"""The dial: what it chooses follows from what was measured, and its trials see no more than a training does."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from quartet.config import Recipe
+from quartet.contexts import select
+from quartet.errors import QuartetError, UsageError
+from quartet.evaluation import compared, main_metric, measures
+from quartet.machine import parse_size
+from quartet.models import Limits
+from quartet.models.dial import _chosen, _halvings, keeps, settings
+from quartet.models.trials import NetworkTrial, Part, TrialData
+from quartet.runs import fit
+from quartet.training import TrainingData
+from tests.trained import QUICK, SIZES, Heard, churn, network_of, run, write_shop
+
+RECIPE = Recipe.load("small", model="auto", **SIZES, batch_size=32, seeds_per_epoch=64)
+NETWORKS: dict[str, dict[str, Any]] = {"whole": {}, "local alone": {"branches": ()}}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> TrainingData:
+    return TrainingData.prepare(churn(), RECIPE, tmp_path_factory.mktemp("cache"))
+
+
+def part(data: TrainingData, skill: float, cost: float = 1.0, num_bytes: int = 100) -> Part:
+    """A part whose logits tell the label of validation as well as `skill` says, with noise of one deviation."""
+    label = np.asarray(data.labels("val"), float)
+    noise = np.random.default_rng(0).normal(size=len(label))
+    return Part((skill * (2 * label - 1) + noise)[:, None], cost, cost, cost, num_bytes, cost)
+
+
+def choose(
+    data: TrainingData, parts: dict[str, Part], limits: Limits | None = None, finalists: Any = None
+) -> Any:
+    networks = {name: changes for name, changes in NETWORKS.items() if name in parts}
+    judged = np.arange(len(data.seeds["val"]))
+    last = list(networks) if finalists is None else finalists
+    return _chosen(data, parts, networks, last, judged, limits or Limits(), 0.0)
+
+
+def test_of_equally_good_networks_the_cheapest_to_train_is_chosen(data: TrainingData) -> None:
+    parts = {"trees": part(data, 0.1), "tower": part(data, 0.1)}
+    found = choose(data, parts | {"whole": part(data, 2, 9.0), "local alone": part(data, 2, 5.0)})
+    assert (found.chosen, found.changes) == ("local alone", {"branches": ()})
+    assert {t.name: t.verdict for t in found.trials} == {
+        "trees": "worse", "columns": "worse", "whole": "as good", "local alone": "chosen",
+    }  # fmt: skip
+    found = choose(data, parts | {"whole": part(data, 4, 9.0), "local alone": part(data, 0.2, 5.0)})
+    assert (found.chosen, found.changes) == ("whole", {})
+    assert found.why.startswith("better than the others")
+
+
+def test_a_network_that_is_clearly_worse_is_left_out(data: TrainingData) -> None:
+    parts = {"trees": part(data, 1), "tower": part(data, 3), "whole": part(data, -4)}
+    assert choose(data, parts).changes == {"kinds": "columns"}
+    parts = {"trees": part(data, 3), "tower": part(data, -4), "whole": part(data, -4)}
+    assert choose(data, parts).changes == {"kinds": "trees"}
+
+
+def test_what_does_not_keep_to_the_limits_is_never_chosen(data: TrainingData) -> None:
+    parts = {
+        "trees": part(data, 0.1, 1, 10), "tower": part(data, 0.1, 1, 10), "whole": part(data, 3, 50, 1000),
+        "local alone": part(data, 1, 20, 500),
+    }  # fmt: skip
+    assert choose(data, parts).chosen == "whole"
+    assert choose(data, parts, Limits(memory=600)).chosen == "local alone"
+    quick = choose(data, parts, Limits(latency=0.03))  # two trees, a tower and a network: 3 ms and its own
+    assert (quick.chosen, quick.changes["bag"]) == ("local alone", 1)
+    assert choose(data, parts, Limits(latency=0.003)).changes == {"kinds": "columns", "bag": 1}
+    none = choose(data, parts, Limits(memory=1))
+    assert (none.chosen, none.why) == ("trees", "nothing keeps to the limits; trees cost least")
+    assert choose(data, parts, finalists=["local alone"]).chosen == "local alone"  # the other dropped out
+
+
+def test_without_time_for_networks_the_default_is_taken(data: TrainingData) -> None:
+    parts = {"trees": part(data, 1), "tower": part(data, 1)}
+    assert choose(data, parts).changes == {}
+    assert choose(data, parts, Limits(memory=1000)).changes["kinds"] in ("trees", "columns")
+
+
+def test_a_trial_sees_some_seeds_as_training_sees_all(data: TrainingData) -> None:
+    """Contexts, columns and labels are those of the same seeds, bit for bit."""
+    places = {"train": np.array([3, 5, 40]), "val": np.array([1, 8])}
+    recipe = RECIPE.changed(architecture="quartet", branches=("temporal", "collab"))
+    names = data.affordable_columns[:3]
+    whole = data.changed(recipe, names)
+    trial = TrialData(
+        data.task, recipe, data.output, data.features, chosen_columns=names, whole=data, places=places
+    )
+    for split in ("train", "val"):
+        own, expected = trial.context(split), select(whole.context(split), places[split])
+        for name, value in vars(expected).items():
+            if isinstance(value, np.ndarray):
+                np.testing.assert_array_equal(getattr(own, name), value, name)
+        np.testing.assert_array_equal(trial.labels(split), data.labels(split)[places[split]])
+
+
+def test_a_network_on_trial_goes_on_from_where_it_stands(data: TrainingData) -> None:
+    recipe = RECIPE.changed(architecture="quartet", tower=0)
+    trial = NetworkTrial(data, recipe, (), None, np.arange(64), np.arange(20))
+    trial.train(1e-9, Heard())  # one step is done in any case
+    first, before = trial.part(), trial.trainer.state.step
+    assert before == 1
+    assert first.logits.shape == (20, 1)
+    assert first.num_bytes > 4 * sum(p.numel() for p in trial.trainer.network.parameters())
+    weights = {name: t.clone() for name, t in trial.trainer.network.state_dict().items()}
+    again = trial.part()
+    assert again.logits.tolist() == first.logits.tolist()
+    assert all(torch.equal(t, weights[name]) for name, t in trial.trainer.network.state_dict().items())
+    trial.train(1e-9, Heard())
+    assert trial.trainer.state.step == 2
+    assert [epoch.number for epoch in trial.trainer.state.epochs] == [0, 1]
+
+
+def test_the_settings_are_different_ones_and_the_first_is_the_default() -> None:
+    found = settings(RECIPE)
+    assert next(iter(found.values())) == {}
+    assert (
+        len({json.dumps(RECIPE.changed(**changes).to_dict()) for changes in found.values()})
+        == len(found)
+        >= 5
+    )
+    assert "local alone" not in settings(RECIPE.changed(branches=()))
+
+
+@given(st.integers(1, 100))
+def test_half_drop_out_until_there_are_two(count: int) -> None:
+    left = [count, *_halvings(count)]
+    assert left[-1] == min(count, 2)
+    assert all(after == max(2, before // 2) for before, after in pairwise(left))
+
+
+def test_the_best_has_no_noise_and_values_are_those_of_the_metric() -> None:
+    rng = np.random.default_rng(0)
+    target, entity = rng.integers(0, 2, 200), np.repeat(np.arange(50), 4)
+    scores = [rng.random(200) + weight * target for weight in (0.0, 0.5, 0.1)]
+    value, noise = compared("binary_classification", target, [entity], scores)
+    name = main_metric("binary_classification")
+    expected = [measures("binary_classification", target, own, num_resamples=0)[name].value for own in scores]
+    assert value.tolist() == pytest.approx(expected)
+    assert noise[1] == 0
+    assert (noise[[0, 2]] > 0).all()
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [("2GB", 2 * 10**9), ("512 MiB", 2**29), ("1.5g", 1_500_000_000), (77, 77)]
+)
+def test_sizes_are_read_as_people_write_them(text: str | int, expected: int) -> None:
+    assert parse_size(text, "max_memory") == expected
+
+
+@given(st.text("abgkm -.", max_size=8) | st.integers(-5, 0) | st.booleans())
+def test_what_is_no_size_is_refused(value: Any) -> None:
+    with pytest.raises(UsageError, match="C02"):
+        parse_size(value, "max_memory")
+
+
+def test_limits_hold_both() -> None:
+    assert keeps(Limits(), 10**15, 1e9)
+    assert keeps(Limits(100, 0.02), 100, 20.0)
+    assert not keeps(Limits(100, 0.02), 101, 1.0)
+    assert not keeps(Limits(100, 0.02), 1, 20.1)
+
+
+# --- the whole way ------------------------------------------------------------------------------------
+
+
+def test_a_budget_is_kept_and_told(tmp_path: Path) -> None:
+    heard = Heard()
+    turned: list[Any] = []
+    heard.turned = turned.append  # type: ignore[method-assign]
+    task = churn()
+    model = fit(task, budget="20s", max_memory="4GB", runs=tmp_path, cache=tmp_path, listener=heard, **QUICK)
+    assert task.vault.openings == []
+    [dial] = turned
+    told = json.loads((model.folder / "dial.json").read_text())
+    assert told["chosen"] == dial.chosen
+    assert {trial["name"] for trial in told["trials"]} >= {"trees", "columns"}
+    members = [(member.name, member.architecture) for member in network_of(model).members]
+    assert members[0] == ("trees", "lightgbm")  # as they were tried, and not fitted again
+    assert len(members) == 1 or members[1] == ("tower", "tower") or dial.changes.get("kinds") == "trees"
+    assert model.recipe.time_limit == pytest.approx(max(1.0, 20 - dial.seconds))
+    for name, value in dial.changes.items():
+        assert model.recipe.to_dict()[name] == (list(value) if isinstance(value, list) else value)
+
+
+@pytest.mark.parametrize(("kinds", "expected"), [("trees", {"lightgbm"}), ("columns", {"lightgbm", "tower"})])
+def test_a_portfolio_is_made_of_the_kinds_that_are_wanted(
+    kinds: str, expected: set[str], tmp_path: Path
+) -> None:
+    model = fit(churn(), "auto", kinds=kinds, bag=1, runs=tmp_path, cache=tmp_path, listener=Heard(), **QUICK)
+    members = network_of(model).members
+    assert {member.architecture for member in members} == expected
+    assert [member.architecture for member in members].count("lightgbm") == 2
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"model": "lightgbm", "budget": "10s"}, {"budget": "10s", "time_limit": 5}, {"budget": -1}, {"budget": "soon"},
+     {"max_memory": "much"}, {"max_latency": 0}],
+)  # fmt: skip
+def test_a_budget_that_cannot_be_is_refused_before_the_work(settings: dict[str, Any], tmp_path: Path) -> None:
+    with pytest.raises(QuartetError, match=r"C02|T15"):
+        fit(churn(), runs=tmp_path / "runs", listener=Heard(), **settings)
+    assert not (tmp_path / "runs").exists()
+
+
+def test_the_verb_shows_what_was_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_shop(tmp_path / "shop")
+    small = [word for pair in QUICK.items() for word in ("--set", "{}={}".format(*pair))]
+    done = run("train", "shop", "churn.yaml", "--budget", "6s", "--threads", 1, *small)
+    assert done.returncode == 0, done.stderr
+    for text in ("Trials", "columns", "Chosen: "):
+        assert text in done.stdout
+    with pytest.raises(UsageError, match="C02"):
+        fit(churn(), budget="5s", resume=next((tmp_path / "runs").glob("churn-*")), listener=Heard())

@@ -12,6 +12,7 @@ import torch
 
 from quartet.database import Database
 from quartet.recommend import PairColumns, Reader, Recommender, Towers, pair_rows
+from quartet.recommend import towers as towers_drawer
 from quartet.recommend.events import Events, Groups
 from quartet.recommend.past import Past
 from quartet.recommend.towers import item_rows
@@ -147,6 +148,27 @@ def test_another_future_changes_no_past_list(task: Task, future: str) -> None:
     assert found[0] == found[1]
     assert found[0]
     assert max(when for _, _, when in found[0]) <= TIME
+
+
+def test_nearest_are_the_same_in_parts_as_at_once(
+    task: Task, towers: Towers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    view = view_of(task.full_database, task, "quartet")
+    reader = Reader.of(view, ("loans.reader & loans.book",))
+    node = np.arange(NUM_READERS) + view.database.offsets["readers"]
+    (block,) = reader.blocks(Seeds(node, np.full(NUM_READERS, TIME), None))
+    rng = np.random.default_rng(0)
+    source = rng.normal(size=(NUM_READERS, 32)).astype(np.float32)
+    items = rng.normal(size=(len(reader.past.items), 33)).astype(np.float32)
+    monkeypatch.setattr(towers_drawer, "_NEAREST", 5)
+    whole = towers.nearest(source, items, block)
+    monkeypatch.setattr(towers_drawer, "_AT_ONCE", 3)
+    parts = towers.nearest(source, items, block)
+    exact = source @ items[block.moment.items, :32].T / np.sqrt(32) + items[block.moment.items, 32]
+    best = block.moment.items[np.argsort(-exact, 1)[:, :5]]
+    for pool in (whole, parts):
+        assert (pool.source == np.repeat(np.arange(NUM_READERS), 5)).all()
+        assert (pool.item == best.ravel()).all()
 
 
 def test_past_lists_are_found_and_events_stay_first(task: Task) -> None:

@@ -23,7 +23,7 @@ from quartet.graph import TemporalGraph
 from quartet.recommend.events import Events, Groups, Ints, Known, Places, RowCells, Sources, places_in
 from quartet.recommend.groups import ALL_ROWS, row_cells, shared_paths
 from quartet.recommend.paths import joining_paths
-from quartet.tasks import Links, Seeds, TaskSpec
+from quartet.tasks import KNOWN_LABELS, Links, Seeds, TaskSpec
 
 _MOST_LINKS = 3  # of a path, both ways together
 _MOST_PATHS = 8
@@ -113,7 +113,7 @@ class Past:
         """Returns the paths that tell most about labels of training, first the one whose events are most like them.
 
         A path is like the labels if its events in the windows are the labelled pairs, and these alone. Of the others,
-        those are kept that have known most of the labelled pairs before.
+        those are kept that have known most of the labelled pairs before. Past labels are no events: they come late.
         """
         assert isinstance(labels.target, Links)
         if self.is_link:
@@ -134,7 +134,8 @@ class Past:
                 common = len(np.intersect1d(fresh, wanted, assume_unique=True))
                 same, either = same + common, either + len(fresh) + len(wanted) - common
                 known += int(np.isin(wanted, self.pair_key(path.source[:end], path.item[:end])).sum())
-            likeness.append(same / max(1, either))
+            is_label = path.name.startswith(f"{KNOWN_LABELS}.")
+            likeness.append(-1.0 if is_label else same / max(1, either))
             before.append(known)
         first = int(np.argmax(likeness))
         others = [n for n in np.argsort(before, kind="stable")[::-1].tolist() if n != first and before[n]]

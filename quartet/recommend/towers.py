@@ -37,6 +37,7 @@ from quartet.training import Output, TrainingData, View
 WIDTH = 32  # of the vectors of sources and items
 _INSIDE = 64
 _NEAREST = 40  # items that are candidates
+_AT_ONCE = 65_536  # items whose nearness is in memory together
 _FASTER = 3.0  # than the network do they learn that read items and pairs
 _STEPS_OF_FEW, _SMALLEST_BATCH = 64, 16  # an epoch of few seeds has so many steps
 _ROWS_OF_A_SEED = 96  # pairs of a seed in a step
@@ -102,15 +103,19 @@ class Towers(nn.Module):
 
     def nearest(self, source: NDArray[np.float32], items: NDArray[np.float32], block: Block) -> Pool:
         """Returns the items that exist whose vectors are nearest to those of sources."""
-        items = items[block.moment.items]
-        near = source @ items[:, :WIDTH].T / np.float32(math.sqrt(WIDTH)) + items[:, WIDTH]  # (S, I)
-        most = min(_NEAREST, near.shape[1])
-        best = (
-            np.argpartition(-near, most - 1, axis=1)[:, :most] if most else np.empty((len(near), 0), np.int64)
+        shown = block.moment.items
+        vectors = items[shown]
+        parts = [
+            _best_of(source, vectors[first : first + _AT_ONCE], shown[first : first + _AT_ONCE])
+            for first in range(0, len(shown), _AT_ONCE)
+        ]
+        none = np.empty(0, np.int64)
+        whole = Pool(
+            np.concatenate([none, *(part.source for part in parts)]),
+            np.concatenate([none, *(part.item for part in parts)]),
+            np.concatenate([np.empty(0), *(part.score for part in parts)]),
         )
-        score = np.take_along_axis(near, best, 1).astype(np.float64)
-        of = np.repeat(np.arange(len(near)), most)
-        return Pool(of, block.moment.items[best.ravel()], score.ravel()).best(most)
+        return whole.best(_NEAREST)
 
     def scores(
         self,
@@ -247,6 +252,15 @@ class Towers(nn.Module):
         """Returns the vectors of the sources of seeds."""
         logits = self.network.logits(view, seeds)
         return np.asarray(logits, np.float32)
+
+
+def _best_of(source: NDArray[np.float32], vectors: NDArray[np.float32], item: Ints) -> Pool:
+    """Returns the nearest of some items to each source, exactly."""
+    near = source @ vectors[:, :WIDTH].T / np.float32(math.sqrt(WIDTH)) + vectors[:, WIDTH]  # (S, I)
+    most = min(_NEAREST, near.shape[1])
+    best = np.argpartition(-near, most - 1, axis=1)[:, :most]
+    score = np.take_along_axis(near, best, 1).astype(np.float64)
+    return Pool(np.repeat(np.arange(len(near)), most), item[best.ravel()], score.ravel())
 
 
 def item_matrix(block: Block) -> Matrix:

@@ -12,10 +12,12 @@ import torch
 
 from quartet.database import Database
 from quartet.recommend import PairColumns, Reader, Recommender, Towers, pair_rows
+from quartet.recommend import towers as towers_drawer
 from quartet.recommend.events import Events, Groups
 from quartet.recommend.past import Past
 from quartet.recommend.towers import item_rows
 from quartet.tasks import Links, Seeds, Task
+from quartet.tasks.past_labels import with_past_labels
 from quartet.training import RankingOutput, View, graph_of
 from tests.recommend.small import DAY, NUM_BOOKS, NUM_READERS, START, Raw, next_books, raw_library, view_of
 from tests.strategies import scrambled_future, shuffled, without_future
@@ -121,6 +123,59 @@ def test_another_future_changes_no_vector(task: Task, towers: Towers, future: st
     raw = raw_library()
     other = FUTURES[future](raw, TIME, "<=", random.Random(7))
     assert_same(seen(raw, task, "quartet", towers), seen(other, task, "quartet", towers))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("future", FUTURES)
+def test_another_future_changes_no_past_list(task: Task, future: str) -> None:
+    """Lists of past windows are pools and columns; those whose window is open at the time are in neither."""
+    paths = ("loans.reader & loans.book", "known_labels.entity & known_labels.label")
+    found = []
+    for raw in (raw_library(), FUTURES[future](raw_library(), TIME, "<=", random.Random(3))):  # type: ignore[operator]
+        whole = Database.build(*raw)
+        last = whole.span[1] if whole.span else TIME
+        database = with_past_labels(whole, task.spec, task.splits, last)
+        known = task.under("rolling", past_labels=True)
+        reader = Reader.of(view_of(database, known), paths)
+        books = keys(database, "books")
+        node = np.argsort(keys(database, "readers")) + database.offsets["readers"]
+        (block,) = reader.blocks(Seeds(node, np.full(len(node), TIME), None))
+        pool = block.moment.candidates(block.sources)[f"past by {paths[1]}"]
+        pairs = zip(
+            pool.source.tolist(), reader.past.items.rows[pool.item].tolist(), pool.score.tolist(), strict=True
+        )
+        found.append(sorted((source, books[row], when) for source, row, when in pairs))
+        assert f"{paths[1]}: times" in block.columns.names()
+    assert found[0] == found[1]
+    assert found[0]
+    assert max(when for _, _, when in found[0]) <= TIME
+
+
+def test_nearest_are_the_same_in_parts_as_at_once(
+    task: Task, towers: Towers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    view = view_of(task.full_database, task, "quartet")
+    reader = Reader.of(view, ("loans.reader & loans.book",))
+    node = np.arange(NUM_READERS) + view.database.offsets["readers"]
+    (block,) = reader.blocks(Seeds(node, np.full(NUM_READERS, TIME), None))
+    rng = np.random.default_rng(0)
+    source = rng.normal(size=(NUM_READERS, 32)).astype(np.float32)
+    items = rng.normal(size=(len(reader.past.items), 33)).astype(np.float32)
+    monkeypatch.setattr(towers_drawer, "_NEAREST", 5)
+    whole = towers.nearest(source, items, block)
+    monkeypatch.setattr(towers_drawer, "_AT_ONCE", 3)
+    parts = towers.nearest(source, items, block)
+    exact = source @ items[block.moment.items, :32].T / np.sqrt(32) + items[block.moment.items, 32]
+    best = block.moment.items[np.argsort(-exact, 1)[:, :5]]
+    for pool in (whole, parts):
+        assert (pool.source == np.repeat(np.arange(NUM_READERS), 5)).all()
+        assert (pool.item == best.ravel()).all()
+
+
+def test_past_lists_are_found_and_events_stay_first(task: Task) -> None:
+    known = task.under("rolling", past_labels=True)
+    reader = Reader.of(view_of(known.database, known), labels=known.seeds("train"))
+    names = [path.name for path in reader.past.paths]
+    assert names == ["loans.reader & loans.book", "known_labels.entity & known_labels.label"]
 
 
 def assert_same(one: dict[str, Any], other: dict[str, Any]) -> None:

@@ -128,6 +128,16 @@ class KeyMap:
     def repeated(self) -> tuple[int, list[str]]:
         """Returns how many key values stand in more than one row, and the first few of them."""
         values = self._values.drop_null()  # empty cells are no keys, however many there are
+        if pa.types.is_integer(values.type) and len(values):
+            low, high = (bound.as_py() for bound in pc.min_max(values).values())
+            if (
+                high - low < _DENSE_RANGE * len(values) + 1024
+            ):  # a mark for each number is less than a table of hashes
+                is_there = np.zeros(high - low + 1, dtype=bool)
+                for chunk in values.chunks:
+                    is_there[chunk.to_numpy() - low] = True
+                if is_there.sum() == len(values):
+                    return 0, []
         if pc.count_distinct(values).as_py() == len(values):
             return 0, []
         counts = pc.value_counts(values)

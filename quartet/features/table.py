@@ -17,7 +17,7 @@ from quartet.features.columns import MOST_DEVIATIONS, Column, Encoded
 from quartet.features.kinds import feature_columns
 from quartet.features.statistics import FeatureStatistics, TableStatistics
 from quartet.findings import Finding, note, warning
-from quartet.machine import set_aside
+from quartet.machine import give_back, set_aside
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,6 +63,7 @@ class FeatureTable:
             name: _encode_table(table, statistics.tables[name], findings)
             for name, table in database.tables.items()
         }
+        give_back()
         return FeatureTable(tables, statistics, tuple(findings))
 
     @property

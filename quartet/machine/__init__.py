@@ -13,7 +13,7 @@ from quartet.machine.files import (
     user_cache,
     write_checksums,
 )
-from quartet.machine.large import empty_aside, is_large, map_batches, set_aside, set_columns_aside
+from quartet.machine.large import empty_aside, give_back, is_large, map_batches, set_aside, set_columns_aside
 from quartet.machine.processes import ALONE, Processes, all_processes
 from quartet.machine.shards import Place, map_shards, slices
 
@@ -32,6 +32,7 @@ __all__ = [
     "found_again",
     "free_bytes",
     "free_cores",
+    "give_back",
     "intact",
     "is_large",
     "map_batches",

@@ -38,6 +38,7 @@ bench: $(READY)
 	$(BIN)/python benchmarks/step.py
 	$(BIN)/python benchmarks/features.py
 	$(BIN)/python benchmarks/score.py
+	$(BIN)/python benchmarks/scale.py
 
 leakcheck: $(READY)
 	$(BIN)/python -m benchmarks.leakcheck

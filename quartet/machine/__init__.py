@@ -1,4 +1,4 @@
-"""What we ask of the computer: files, compiled loops, cores, devices and processes."""
+"""What we ask of the computer: files, compiled loops, cores, devices, processes, shards, and large arrays in files."""
 
 from quartet.machine.compiled import compiled
 from quartet.machine.cores import free_cores, usable_cores, use_threads

@@ -40,6 +40,7 @@ bench: $(READY)
 	$(BIN)/python benchmarks/score.py
 	$(BIN)/quartet train demo airport-late --protocol rolling --time-limit 1m --runs out/bench
 	$(BIN)/python benchmarks/kept.py out/bench/latest --json out/bench/kept.json
+	$(BIN)/python benchmarks/scale.py
 
 leakcheck: $(READY)
 	$(BIN)/python -m benchmarks.leakcheck

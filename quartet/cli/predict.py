@@ -139,7 +139,8 @@ def predict(
             say(line)
         num_before = shards.num_rows - shards.num_new
         done = f", {num_before:,} of them before" if num_before else ""
-        say(f"Wrote {shards.num_rows:,} scores{done} to {len(shards.paths):,} files in {out}")
+        files = "file" if len(shards.paths) == 1 else "files"
+        say(f"Wrote {shards.num_rows:,} scores{done} to {len(shards.paths):,} {files} in {out}")
         return
     scores = live.predict(
         _entities(entities), at, everyone=everyone, coverage=coverage, abstain=abstain, top=top

@@ -29,6 +29,7 @@ from quartet.database.table import Table, build_table
 from quartet.database.told import read_as_told
 from quartet.errors import SchemaError, UsageError, did_you_mean
 from quartet.findings import Finding, note, warning
+from quartet.machine import give_back, set_aside
 from quartet.times import NEVER, STATIC, show_instant
 
 
@@ -117,6 +118,7 @@ class Database:
             relations += links
             report += noticed
         report += structure_findings(built, relations)
+        give_back()
         return Database(built, tuple(relations), schema, tuple(report), **about)
 
     def task(
@@ -218,7 +220,7 @@ class Database:
     def frozen_at(self, time: int) -> Database:
         """Returns the database in which what became known after a time is never known; rows keep their places."""
         tables = {
-            name: replace(t, known_at=np.where(visible(t.known_at, time), t.known_at, NEVER))
+            name: replace(t, known_at=set_aside(np.where(visible(t.known_at, time), t.known_at, NEVER)))
             for name, t in self.tables.items()
         }
         return replace(self, tables=tables)

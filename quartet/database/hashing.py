@@ -98,10 +98,20 @@ def digest_column(digest: Any, column: pa.ChunkedArray) -> None:
     for part in (column.is_valid(), column.drop_null()):
         whole = part.cast(pa.uint8()) if pa.types.is_boolean(part.type) else part  # bits have ragged ends
         table = pa.table([whole.combine_chunks()], names=["cells"])
-        content = pa.BufferOutputStream()
-        with pa.ipc.new_stream(content, table.schema) as stream:
+        with pa.ipc.new_stream(pa.PythonFile(_Digested(digest), "w"), table.schema) as stream:
             stream.write_table(table)
-        digest.update(content.getvalue())
+
+
+class _Digested:
+    """A file of which nothing is kept but its digest."""
+
+    closed = False
+
+    def __init__(self, digest: Any) -> None:
+        self.write = digest.update
+
+    def flush(self) -> None:
+        """Has nothing to write."""
 
 
 def _hash_chunk(chunk: pa.Array) -> Hashes:

@@ -158,10 +158,10 @@ class KeyMap:
 def _are_distinct(values: pa.ChunkedArray) -> bool:
     """Returns whether no value stands there twice; numbers that lie close together are marked off, which is faster."""
     if len(values) and pa.types.is_integer(values.type):
-        numbers = values.to_numpy()
-        low, high = int(numbers.min()), int(numbers.max())
-        if high - low < _DENSE_RANGE * len(numbers) + 1024:
+        low, high = (bound.as_py() for bound in pc.min_max(values).values())
+        if high - low < _DENSE_RANGE * len(values) + 1024:
             seen = np.zeros(high - low + 1, bool)
-            seen[numbers - low] = True
-            return int(seen.sum()) == len(numbers)
+            for chunk in values.chunks:
+                seen[chunk.to_numpy() - low] = True
+            return int(seen.sum()) == len(values)
     return bool(pc.count_distinct(values).as_py() == len(values))

@@ -148,6 +148,8 @@ class Table:
             if time.format:
                 return next((part for part in PERIODS if part == smallest_part(time.format)), None)
             written = self.data[time.column]
+        if not _begins_days(written.slice(0, _HEAD)):
+            return None  # a glance settles most tables
         dates = pc.unique(written.drop_null()).to_numpy(zero_copy_only=False)
         periods = (
             name for name, unit in PERIODS.items() if (dates == dates.astype(f"datetime64[{unit}]")).all()
@@ -172,6 +174,12 @@ class Table:
             data=self.data.drop_columns(sorted(columns)),
             schema=replace(self.schema, foreign_keys=links),
         )
+
+
+def _begins_days(times: pa.ChunkedArray) -> bool:
+    """Returns whether times are all at the beginning of a day, as those of a year or a month are, too."""
+    dates = times.drop_null().to_numpy(zero_copy_only=False)
+    return bool((dates == dates.astype("datetime64[D]")).all())
 
 
 def _tells_apart(column: pa.ChunkedArray, least: float) -> bool:

@@ -55,6 +55,7 @@ from quartet.features.paths import LAST, Events, Path, events_below
 from quartet.features.summed import MOST_VALUES, Summed, TableCells, table_cells
 from quartet.features.table import FeatureTable
 from quartet.features.timeline import Columns, Ints
+from quartet.machine import give_back
 from quartet.tasks import KNOWN_LABELS, LABEL, Seeds
 from quartet.times import DAY, STATIC, show_length
 
@@ -88,6 +89,7 @@ class RelationalColumns:
         most = _most_cells([block for block in around if isinstance(block, PathBlock)])
         blocks: list[Block] = [Calendar(database[table].known_at)]
         blocks += [block.looking_at(most) if isinstance(block, PathBlock) else block for block in around]
+        give_back()
         return RelationalColumns(
             database.offsets[table], rule, tuple(blocks + world), database[table].num_rows, unit
         )

@@ -17,7 +17,7 @@ from quartet.features.columns import MOST_DEVIATIONS, Column, Encoded, TextColum
 from quartet.features.kinds import feature_columns
 from quartet.features.statistics import FeatureStatistics, TableStatistics
 from quartet.findings import Finding, note, warning
-from quartet.machine import set_aside
+from quartet.machine import give_back, set_aside
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,6 +74,7 @@ class FeatureTable:
                 tables[name] = _grown(table, own, old.num_rows, before[1].tables[name], findings)
             else:
                 tables[name] = _encode_table(table, own, findings)
+        give_back()
         return FeatureTable(tables, statistics, tuple(findings))
 
     @property

@@ -30,10 +30,12 @@ class Timeline:
 
     @staticmethod
     def of(node: Ints, time: Ints) -> Timeline:
-        distinct, rank = np.unique(time, return_inverse=True)
-        key = node * len(distinct) + rank
-        order = np.argsort(key, kind="stable")
-        return Timeline(set_aside(order), set_aside(time[order]), distinct, set_aside(key[order]))
+        distinct, key = np.unique(time, return_inverse=True)
+        distinct = set_aside(distinct)
+        key += node * len(distinct)
+        order = set_aside(np.argsort(key, kind="stable"))
+        key = set_aside(key[order])
+        return Timeline(order, set_aside(time[order]), distinct, key)
 
     def until(self, node: Ints, time: Ints, rule: TimeRule = "<=") -> tuple[Ints, Ints]:
         """Returns for each pair (node, time) the range [begin, end) of the node's events that are known then."""

@@ -35,7 +35,7 @@ from quartet.graph.kernels import (
     make_simple,
     merge_parents,
 )
-from quartet.machine import set_aside
+from quartet.machine import empty_aside, give_back, set_aside
 from quartet.times import STATIC
 
 MAX_NODES = 2**31 - 1
@@ -94,10 +94,11 @@ class TemporalGraph:
         num_loops, num_parallel = make_simple(links, stable_key)
         indptr, entries = _adjacency(links, order, node_rank, stable_key)
         links = links._replace(parents=set_aside(links.parents))
+        give_back()
         source = database.fingerprint if before is None else ref(database)
         return TemporalGraph(
             tuple(database.tables), int(num_loops), int(num_parallel), source,
-            order=order, stream=set_aside(cut_by_table(links, order)), times=times, node_rank=node_rank,
+            order=order, stream=set_aside(cut_by_table(links, order)), times=set_aside(times), node_rank=node_rank,
             stable_key=stable_key, indptr=set_aside(indptr), entries=set_aside(entries), **links._asdict(),
         )  # fmt: skip
 
@@ -260,7 +261,7 @@ def _adjacency(links: Parents, order: Ints, rank: Ints, key: Ints) -> tuple[Ints
     num_children, num_parents = count_links(links)
     indptr = np.zeros(len(rank) + 1, dtype=np.int64)
     np.cumsum(num_children + num_parents, out=indptr[1:])
-    entries = np.empty(indptr[-1], dtype=np.int64)
+    entries = empty_aside((int(indptr[-1]),), np.int64)
     append_children(links, order, rank, indptr, num_parents, entries)
     counts = count_older_children(rank, key, indptr, num_parents, entries)
     nodes = np.flatnonzero(counts)

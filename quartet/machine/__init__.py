@@ -1,4 +1,4 @@
-"""What we ask of the computer: files, compiled loops, cores, devices and processes."""
+"""What we ask of the computer: files, compiled loops, cores, devices, processes, shards, and large arrays in files."""
 
 from quartet.machine.compiled import compiled, is_compiled
 from quartet.machine.cores import free_cores, mapped, usable_cores, use_threads
@@ -14,7 +14,7 @@ from quartet.machine.files import (
     user_cache,
     write_checksums,
 )
-from quartet.machine.large import empty_aside, is_large, map_batches, set_aside, set_columns_aside
+from quartet.machine.large import empty_aside, give_back, is_large, map_batches, set_aside, set_columns_aside
 from quartet.machine.libraries import import_lightgbm
 from quartet.machine.processes import ALONE, Processes, all_processes
 from quartet.machine.shards import Place, map_shards, slices
@@ -37,6 +37,7 @@ __all__ = [
     "found_again",
     "free_bytes",
     "free_cores",
+    "give_back",
     "import_lightgbm",
     "intact",
     "is_compiled",

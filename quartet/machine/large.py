@@ -7,6 +7,8 @@ system does not tell how much memory is free, everything stays where it is.
 
 from __future__ import annotations
 
+import ctypes
+import gc
 import mmap
 import os
 import sys
@@ -24,12 +26,16 @@ if TYPE_CHECKING:
 A = TypeVar("A", bound=Any)
 _LEAST = 2**25  # bytes: what is smaller is never set aside
 _PART = 64  # of the free memory: what is larger is
+_has_been_short: list[bool] = []
 _mapped: list[tuple[int, int]] = []  # first address and last of what Arrow has mapped
 
 
 def is_large(num_bytes: int) -> bool:
     """Returns whether something is large beside the memory that is free."""
-    return num_bytes >= _LEAST and num_bytes * _PART >= free_bytes()
+    is_it = num_bytes >= _LEAST and num_bytes * _PART >= free_bytes()
+    if is_it and not _has_been_short:
+        _has_been_short.append(True)
+    return is_it
 
 
 def set_aside(array: A) -> A:
@@ -38,6 +44,11 @@ def set_aside(array: A) -> A:
 
     if not is_large(array.nbytes) or not array.flags.c_contiguous or array.dtype.hasobject:
         return array
+    owner: Any = array
+    while isinstance(owner, np.ndarray):
+        owner = owner.base
+    if isinstance(owner, (mmap.mmap, memoryview)):
+        return array  # it is in a file, or belongs to somebody else
     try:
         with tempfile.TemporaryFile(dir=_folder()) as file:
             file.write(array.reshape(-1).view(np.uint8).data)
@@ -75,7 +86,6 @@ def set_columns_aside(table: pa.Table) -> pa.Table:
             field = table.schema.field(place)
             mapped = map_batches(pa.schema([field]), iter(table.select([place]).to_batches()))
             table = table if mapped is None else table.set_column(place, field, mapped.column(0))
-    pa.default_memory_pool().release_unused()
     return table
 
 
@@ -100,6 +110,21 @@ def map_batches(schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> pa.Tabl
             path.unlink(missing_ok=True)
     _mapped.append((whole.address, whole.address + whole.size))
     return pa.ipc.open_file(whole).read_all()
+
+
+def give_back() -> None:
+    """Gives memory that nobody needs back to the system, once memory has been short: it takes a moment."""
+    import pyarrow as pa
+
+    if not _has_been_short:
+        return
+    gc.collect()
+    pa.default_memory_pool().release_unused()
+    if sys.platform == "linux":
+        try:
+            ctypes.CDLL(None).malloc_trim(0)
+        except (AttributeError, OSError):
+            pass  # another C library than glibc
 
 
 def _is_mapped(column: pa.ChunkedArray) -> bool:

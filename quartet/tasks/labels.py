@@ -26,6 +26,7 @@ from quartet.database import (
     read_table,
 )
 from quartet.errors import SchemaError, TaskError, TimeError, UsageError, did_you_mean, examples
+from quartet.machine import set_aside
 from quartet.tasks.kept import KeptAnswers, RowDigests
 from quartet.tasks.sandbox import TaskTables
 from quartet.tasks.spec import TaskSpec
@@ -271,6 +272,10 @@ def known_column(table: Table) -> str | None:
     return name
 
 
+def _ascends(values: NDArray[np.int64]) -> bool:
+    return bool((values[1:] >= values[:-1]).all())
+
+
 class _TimedTables:
     """The tables of a database as task SQL reads them: rows in the order of time, so that the past is a slice."""
 
@@ -283,15 +288,21 @@ class _TimedTables:
         return _TimedTables._of[database]
 
     def __init__(self, tables: Mapping[str, Table]) -> None:
-        self.known_at = {name: np.sort(table.known_at) for name, table in tables.items()}
+        is_sorted = {name: _ascends(table.known_at) for name, table in tables.items()}
+        self.known_at = {
+            name: table.known_at if is_sorted[name] else set_aside(np.sort(table.known_at))
+            for name, table in tables.items()
+        }
 
         def in_order(name: str) -> pa.Table:
-            order, data = np.argsort(tables[name].known_at, kind="stable"), tables[name].data
+            data = tables[name].data
             column = known_column(tables[name])
             if column and column not in data.column_names:
                 known_at = tables[name].known_at
                 data = data.append_column(column, to_arrow(np.where(known_at == STATIC, _LONG_AGO, known_at)))
-            return data if (order == np.arange(len(order))).all() else data.take(pa.array(order))
+            if is_sorted[name]:
+                return data
+            return data.take(pa.array(np.argsort(tables[name].known_at, kind="stable")))
 
         def hashes(name: str) -> tuple[bytes, NDArray[np.uint64]] | None:
             table = tables[name]

@@ -37,7 +37,7 @@ from quartet.training import Epoch, Fitted, Member, Output, TrainingData, View, 
 
 _TREES, _TOWER, _NETWORK = "lightgbm", "tower", "quartet"
 _FOR_TREES, _FOR_TOWER = 0.4, 0.15  # of the time limit, for trees once there are columns
-_OF_WHAT_IS_LEFT = (0.25, 0.5)  # of the time for trees, for the first and the second of them
+_FOR_PLAIN = 0.1  # of the time limit, for the first trees, however long columns take
 _SCORED = 1000  # seeds that a network scores in a second of one core, until it has shown how many
 _TOWER_SEEDS = 5  # times as many seeds has an epoch of the tower
 _WITH_REFIT = 1.3  # how much longer a network takes that is fitted further to train and validation
@@ -192,18 +192,24 @@ class Fitting:
         towers = [member for member in self.members if member.architecture == _TOWER]
         if self.members:  # the dial has tried these before
             turns = [one for one in turns if one != ("trees", every, "values", False)]
+        for number, (name, columns, target, is_extra) in enumerate(turns[:1]):  # before all columns are made
+            short = None if self.limit == math.inf else max(1.0, _FOR_PLAIN * self.limit)
+            if not self.add(
+                _TREES, name, columns, number, extra_trees=is_extra, tree_target=target, time_limit=short
+            ):
+                return None
         self.data.columns("train"), self.data.columns("val")
         num_read, begun = 0, self._seconds  # columns that trees have read, and since when
         end = begun + _FOR_TREES * max(0.0, self.limit - begun)
-        for number, (name, columns, target, is_extra) in enumerate(turns):
+        for number, (name, columns, target, is_extra) in enumerate(turns[1:], 1):
             more = (self._seconds - begun) * len(columns) / max(1, num_read)
             expected = self._seconds + (
                 more if num_read >= len(every) else 0.0
             )  # all columns are tried in any case
-            if number and expected > end:
+            if expected > end:
                 break  # another would take the trees beyond their part of the time
             num_read += len(columns)
-            share = _OF_WHAT_IS_LEFT[number] if number < len(_OF_WHAT_IS_LEFT) else 1.0
+            share = 0.5 if number == 1 else 1.0
             left = None if self.limit == math.inf else max(1.0, share * (end - self._seconds))
             changes = {"extra_trees": is_extra, "tree_target": target, "time_limit": left}
             if not self.add(_TREES, name, columns, number, **changes):

@@ -251,6 +251,8 @@ class _TrainingView(View):
         for split, own in self.data.seeds.items():
             if seeds is own and set(names) <= set(all_names):
                 if split not in made:
+                    if names != all_names:  # the first trees do not wait for columns that they do not read
+                        return self._in_pieces(seeds, names)
                     made[split] = self._in_pieces(seeds, all_names)
                 place = {name: number for number, name in enumerate(all_names)}
                 return made[split] if names == all_names else made[split][:, [place[name] for name in names]]

@@ -165,8 +165,8 @@ class Fitting:
         self.begin, self.limit = time.perf_counter(), data.recipe.time_limit or math.inf
         self.kind, self.labels = data.task.spec.type, data.labels("val")
         self.bag = data.recipe.model.bag
-        self.members: list[Member] = [member for member, _ in data.begun]
-        self.logits: list[Logits] = [logits for _, logits in data.begun]  # of each, on validation
+        self.members: list[Member] = []
+        self.logits: list[Logits] = []  # of each, on validation
 
     def run(self) -> Fitted | None:
         self.listener.begin(_Plan(self.data))
@@ -182,9 +182,6 @@ class Fitting:
         trees = [(name, *what) for what, name in names.items()]  # each set of columns once, near ones first
         turns = [(*one, (number + turn) % 2 == 1) for turn in (0, 1) for number, one in enumerate(trees)]
         turns = turns if self.bag > 1 else turns[:2]  # the first, and those on all columns
-        towers = [member for member in self.members if member.architecture == _TOWER]
-        if self.members:  # the dial has tried these before
-            turns = [one for one in turns if one != ("trees", every, "values", False)]
         self.data.columns("train"), self.data.columns("val")
         num_read, begun = 0, self._seconds  # columns that trees have read, and since when
         end = begun + _FOR_TREES * max(0.0, self.limit - begun)
@@ -205,13 +202,12 @@ class Fitting:
         kinds_wanted = self.data.recipe.model.kinds
         if self._left <= 0 or kinds_wanted == "trees":  # trees alone are the answer
             return self._fitted()
-        columns = towers[0].model.schema.columns if towers else self.gained(every)
+        columns = self.gained(every)
         short = min(_FOR_TOWER * self.limit, max(1.0, self._left))
-        if not towers and not self.add(_TOWER, "tower", columns, time_limit=short):
+        if not self.add(_TOWER, "tower", columns, time_limit=short):
             return None
         networks = (_TOWER, _NETWORK) if kinds_wanted == "all" else (_TOWER,)
-        tower = next(member.model for member in self.members if member.architecture == _TOWER)
-        start = tower.chosen_readout  # which has not seen the labels of validation
+        start = self.members[-1].model.chosen_readout  # which has not seen the labels of validation
         if _NETWORK in networks and not self._add_network(columns, start):
             return None
         for rng_seed in range(1, self.bag):
@@ -246,8 +242,6 @@ class Fitting:
         """Returns the columns that make up nearly all of what any of the trees has gained by them."""
         chosen: set[str] = set()
         for member in self.members:
-            if member.architecture != _TREES:
-                continue
             order = sorted(member.model.gains.items(), key=lambda gain: -gain[1])
             before = np.cumsum([0.0, *(gain for _, gain in order)])
             chosen |= {

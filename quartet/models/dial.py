@@ -23,7 +23,7 @@ from quartet.listener import Listener
 from quartet.machine import ALONE
 from quartet.models.portfolio import Fitting
 from quartet.models.trials import NetworkTrial, Part, part_of, spread
-from quartet.training import Member, TrainingData, weight_bytes
+from quartet.training import TrainingData, weight_bytes
 
 _FOR_TRIALS = 1 / 3  # of the budget
 _FOR_TREES, _FOR_TOWER = 0.3, 0.2  # of the trials
@@ -103,17 +103,12 @@ def settings(recipe: Recipe) -> dict[str, dict[str, Any]]:
     return kept
 
 
-def turn(
-    data: TrainingData, budget: float, limits: Limits, listener: Listener
-) -> tuple[Dial, tuple[tuple[Member, Logits], ...]]:
-    """Returns the parts that are worth their cost, from trials that take a third of a budget of seconds.
-
-    With them come the trees and the tower that were tried, if they are among the parts: they need not be fitted again.
-    """
+def turn(data: TrainingData, budget: float, limits: Limits, listener: Listener) -> Dial:
+    """Returns the parts that are worth their cost, from trials that take a third of a budget of seconds."""
     begin = time.perf_counter()
     quiet = Listener()
     quiet.should_stop = listener.should_stop  # type: ignore[method-assign]
-    recipe = data.recipe.changed(bag=1, time_limit=None)
+    recipe = data.recipe.changed(refit="never", bag=1, time_limit=None)
     data.columns("train"), data.columns("val")  # which every choice needs, and keeps
     end = time.perf_counter() + _FOR_TRIALS * max(0.0, budget - (time.perf_counter() - begin))
     total = end - time.perf_counter()
@@ -123,17 +118,15 @@ def turn(
     parts: dict[str, Part] = {}
     every = own.column_names
     if not fitting.add("lightgbm", _TREES, every, time_limit=max(1.0, _FOR_TREES * total)):
-        return _default(data, begin, "stopped before anything was tried"), ()
+        return _default(data, begin, "stopped before anything was tried")
     parts[_TREES] = part_of(fitting, own, judged, own.columns("train").nbytes * 2)
     columns = fitting.gained(every)
     if not fitting.add("tower", _TOWER, columns, time_limit=max(1.0, _FOR_TOWER * total)):
-        return _default(data, begin, "stopped before anything was tried"), ()
+        return _default(data, begin, "stopped before anything was tried")
     tower = fitting.members[-1].model
     parts[_TOWER] = part_of(fitting, own, judged, 4 * weight_bytes(tower))
     tried = _networks(own, fitting, columns, tower.chosen_readout, judged, end, parts, quiet)
-    dial = _chosen(data, parts, *tried, judged, limits, begin)
-    count = 1 if dial.changes.get("kinds") == _TREES else 2
-    return dial, tuple(zip(fitting.members, fitting.logits, strict=True))[:count]
+    return _chosen(data, parts, *tried, judged, limits, begin)
 
 
 # --- networks on trial --------------------------------------------------------------------------------

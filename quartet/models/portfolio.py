@@ -166,8 +166,8 @@ class Fitting:
         self.begin, self.limit = time.perf_counter(), data.recipe.time_limit or math.inf
         self.kind, self.labels = data.task.spec.type, data.labels("val")
         self.bag = data.recipe.model.bag
-        self.members: list[Member] = [member for member, _ in data.begun]
-        self.logits: list[Logits] = [logits for _, logits in data.begun]  # of each, on validation
+        self.members: list[Member] = []
+        self.logits: list[Logits] = []  # of each, on validation
 
     def run(self) -> Fitted | None:
         self.listener.begin(_Plan(self.data))
@@ -189,9 +189,6 @@ class Fitting:
         turns = [(*one[:3], one[3] != is_again) for is_again in (False, True) for one in trees]
         if self.bag == 1:  # the first, and those on all columns
             turns = [one for one in turns[: len(trees)] if one[0] in ("plain trees", "trees")]
-        towers = [member for member in self.members if member.architecture == _TOWER]
-        if self.members:  # the dial has tried these before
-            turns = [one for one in turns if one != ("trees", every, "values", False)]
         for number, (name, columns, target, is_extra) in enumerate(turns[:1]):  # before all columns are made
             short = None if self.limit == math.inf else max(1.0, _FOR_PLAIN * self.limit)
             if not self.add(
@@ -217,13 +214,12 @@ class Fitting:
         kinds_wanted = self.data.recipe.model.kinds
         if self._left <= 0 or kinds_wanted == "trees":  # trees alone are the answer
             return self._fitted()
-        columns = towers[0].model.schema.columns if towers else self.gained(every)
+        columns = self.gained(every)
         short = min(_FOR_TOWER * self.limit, max(1.0, self._left))
-        if not towers and not self.add(_TOWER, "tower", columns, time_limit=short):
+        if not self.add(_TOWER, "tower", columns, time_limit=short):
             return None
         networks = (_TOWER, _NETWORK) if kinds_wanted == "all" else (_TOWER,)
-        tower = next(member.model for member in self.members if member.architecture == _TOWER)
-        start = tower.chosen_readout  # which has not seen the labels of validation
+        start = self.members[-1].model.chosen_readout  # which has not seen the labels of validation
         if _NETWORK in networks and not self._add_network(columns, start):
             return None
         for rng_seed in range(1, self.bag):
@@ -258,8 +254,6 @@ class Fitting:
         """Returns the columns that make up nearly all of what any of the trees has gained by them."""
         chosen: set[str] = set()
         for member in self.members:
-            if member.architecture != _TREES:
-                continue
             order = sorted(member.model.gains.items(), key=lambda gain: -gain[1])
             before = np.cumsum([0.0, *(gain for _, gain in order)])
             chosen |= {

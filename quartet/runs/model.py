@@ -372,11 +372,10 @@ def _fit(
     turned: Dial | None = None
     if dial is not None:
         seconds = dial[0] or recipe.time_limit or _BUDGET
-        turned, begun = turn(data, seconds, dial[1], listener)
+        turned = turn(data, seconds, dial[1], listener)
         left = max(1.0, seconds - turned.seconds)
         recipe = recipe.changed(**turned.changes, time_limit=left)
         data = data.changed(recipe, data.affordable_columns)
-        data.begun = begun
         listener.turned(turned)
     opened = processes.from_first(lambda: run or Run.create(runs, task, recipe))
     if turned is not None:

@@ -144,9 +144,6 @@ class TrainingData:
     on: str | None = None  # who samples contexts
     chosen_columns: tuple[str, ...] | None = None  # of all relational columns; None: all
     start: Mapping[str, torch.Tensor] | None = None  # the weights of a tower that a new network takes over
-    begun: tuple[
-        tuple[Any, NDArray[np.float64]], ...
-    ] = ()  # members that `auto` has, with logits of validation
 
     @staticmethod
     def prepare(

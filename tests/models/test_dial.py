@@ -188,9 +188,6 @@ def test_a_budget_is_kept_and_told(tmp_path: Path) -> None:
     told = json.loads((model.folder / "dial.json").read_text())
     assert told["chosen"] == dial.chosen
     assert {trial["name"] for trial in told["trials"]} >= {"trees", "columns"}
-    members = [(member.name, member.architecture) for member in network_of(model).members]
-    assert members[0] == ("trees", "lightgbm")  # as they were tried, and not fitted again
-    assert len(members) == 1 or members[1] == ("tower", "tower") or dial.changes.get("kinds") == "trees"
     assert model.recipe.time_limit == pytest.approx(max(1.0, 20 - dial.seconds))
     for name, value in dial.changes.items():
         assert model.recipe.to_dict()[name] == (list(value) if isinstance(value, list) else value)

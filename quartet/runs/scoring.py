@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -138,5 +138,6 @@ def _digest_of(path: Path) -> str:
 
 def _sure_digest(sure: Sure) -> str:
     """Returns a digest of what decides intervals and sets: labels that have become known since change them."""
-    cells = [v.tobytes() if isinstance(v, np.ndarray) else repr(v).encode() for v in vars(sure).values()]
+    facts = (getattr(sure, each.name) for each in fields(sure) if each.init)
+    cells = [v.tobytes() if isinstance(v, np.ndarray) else repr(v).encode() for v in facts]
     return hashlib.sha256(b"".join(hashlib.sha256(cell).digest() for cell in cells)).hexdigest()

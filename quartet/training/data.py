@@ -116,6 +116,10 @@ class View:
         made: tuple[NDArray[np.float32], set[int]] = self._last.made
         return made
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Returns what another process is sent: not the columns that threads of this one go on with."""
+        return {name: value for name, value in self.__dict__.items() if name != "_last"}
+
     @cached_property
     def _last(self) -> threading.local:
         return threading.local()

@@ -123,10 +123,8 @@ def test_answers_are_what_trees_add_to_where_they_begin(task: Task) -> None:
 def test_auto_has_trees_of_every_target(task: Task, tmp_path: Path) -> None:
     model = fit(task, "auto", runs=tmp_path, listener=Heard(), threads=1, time_limit=20, epochs=1)
     targets = {m.name: m.model.target for m in network_of(model).members if m.architecture == "lightgbm"}
-    assert list(targets)[:2] == [
-        "trees on own rows",
-        "trees",
-    ]  # the first answer, and the one that tells most
+    # The first answer, what linked rows tell, and all columns.
+    assert list(targets)[:3] == ["plain trees", "trees on own rows", "trees"]
     assert targets["trees"] is None
     assert not targets["trees on logarithms"].begins
     assert targets["trees on changes"].begins

@@ -28,7 +28,7 @@ def evaluate(
         bool,
         typer.Option(
             "--said",
-            help="Judge what the run really said (`predict --keep`), by labels that are known by now in --source.",
+            help="Judge what the run really said (`predict --record`), by labels that are known by now in --source.",
         ),
     ] = False,
     labels: Annotated[
@@ -44,7 +44,7 @@ def evaluate(
 
     - `quartet evaluate runs/a runs/b runs/c` measures the mean of three runs of one task, and each of them.
 
-    - `quartet evaluate runs/latest --said --source shop.sqlite` measures what was kept by `quartet predict --keep`, now
+    - `quartet evaluate runs/latest --said --source shop.sqlite` measures what `quartet predict --record` wrote down, now
     that labels have come, and shows how far its inputs have drifted.
     """
     from quartet.drawing import console

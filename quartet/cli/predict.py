@@ -73,11 +73,11 @@ def predict(
             "on.",
         ),
     ] = None,
-    keep: Annotated[
+    record: Annotated[
         bool,
         typer.Option(
-            "--keep",
-            help="Keep what was said in the run folder, for `quartet evaluate RUN --said` once labels are known.",
+            "--record",
+            help="Write down what was said in the run folder, for `quartet evaluate RUN --said` once labels are known.",
         ),
     ] = False,
     on: On = None,
@@ -96,7 +96,7 @@ def predict(
 
     - `--top 3` shows the three most probable classes of each, where there are classes.
 
-    - `--keep` keeps what was said in the run folder; `quartet evaluate RUN --said` judges it once labels are known.
+    - `--record` writes down what was said in the run folder; `quartet evaluate RUN --said` judges it once labels are known.
 
     - `--out scores.csv` writes all scores to a file, `--to shop.sqlite#scores` into a table of a database.
 
@@ -124,7 +124,7 @@ def predict(
         say_if_compiling()
     known = None if labels is None else read_labels(labels)
     trained = load(model, *(also or ()))
-    if keep:
+    if record:
         _ = trained.one_run  # refused before the work
     live = trained.on(trained.record.open(source, schema), labels=known, device=device)
     if is_folder and out is not None:
@@ -145,7 +145,7 @@ def predict(
     scores = live.predict(
         _entities(entities), at, everyone=everyone, coverage=coverage, abstain=abstain, top=top
     )
-    added, num_said = trained.keep(scores) if keep else 0, len(scores)
+    added, num_said = trained.keep(scores) if record else 0, len(scores)
     if top is not None and scores.classes:
         scores, top = scores.best_classes(top), None
     if json:
@@ -155,7 +155,7 @@ def predict(
         print(dumps({"task": trained.record.name, "predictions": shown}, default=str))
     elif write is None:
         console().print(scores.grid(top or 10))
-    if keep:
+    if record:
         before = f"; {num_said - added:,} were there before" if added < num_said else ""
         say(f"Kept {added:,} predictions in {trained.folder}{before}")
     if write is None or out is None:

@@ -8,7 +8,7 @@ predictions/val.parquet, test.parquet      its scores; test without labels
 evaluation-*.json, calibration-*.svg       written by `quartet evaluate`, by split and protocol
 curves.svg                                 loss and validation by epoch
 dial.json                                  what `--budget` tried and chose
-said.sqlite, said.json                     what was said (`predict --keep`), and what came of it
+said.sqlite, said.json                     what was said (`predict --record`), and what came of it
 """
 
 from __future__ import annotations

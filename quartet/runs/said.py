@@ -94,6 +94,6 @@ def read_said(run: Run) -> pa.Table:
                 rows = connection.execute("SELECT * FROM said ORDER BY time, entity").fetchall()
     if not rows:
         what = f"{run.folder} has kept nothing of what it said"
-        raise UsageError("C10", what, "predict with --keep: quartet predict RUN SRC --keep")
+        raise UsageError("C10", what, "predict with --record: quartet predict RUN SRC --record")
     names = [column.split()[0].strip('"') for column in _COLUMNS]
     return pa.table({name: list(column) for name, column in zip(names, zip(*rows, strict=True), strict=True)})

@@ -190,7 +190,7 @@ def test_the_verbs_keep_and_judge(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.chdir(tmp_path)
     write_shop(tmp_path / "shop")
     assert run("train", "shop", "churn.yaml", "--model", "lightgbm", "--threads", 1).returncode == 0
-    words = ("predict", "runs/latest", "shop", "--at", DAYS[0], "--keep", "--threads", 1)
+    words = ("predict", "runs/latest", "shop", "--at", DAYS[0], "--record", "--threads", 1)
     assert "Kept 39 predictions" in run(*words).stderr
     assert "Kept 0 predictions" in run(*words).stderr
     run("evaluate", "runs/latest")

@@ -44,8 +44,8 @@ def evaluate(
 
     - `quartet evaluate runs/a runs/b runs/c` measures the mean of three runs of one task, and each of them.
 
-    - `quartet evaluate runs/latest --said --source shop.sqlite` measures what `quartet predict --record` wrote down, now
-    that labels have come, and shows how far its inputs have drifted.
+    - `quartet evaluate runs/latest --said --source shop.sqlite` measures what `quartet predict --record` wrote down,
+    now that labels have come, and shows how far its inputs have drifted.
     """
     from quartet.drawing import console
     from quartet.runs import load

@@ -96,7 +96,8 @@ def predict(
 
     - `--top 3` shows the three most probable classes of each, where there are classes.
 
-    - `--record` writes down what was said in the run folder; `quartet evaluate RUN --said` judges it once labels are known.
+    - `--record` writes down what was said, in the run folder; `quartet evaluate RUN --said` judges it once labels have
+    come.
 
     - `--out scores.csv` writes all scores to a file, `--to shop.sqlite#scores` into a table of a database.
 

@@ -112,7 +112,8 @@ def create_app(service: Service, token: str = "") -> tuple[Guard, Desk]:
 
     def ready() -> None:
         if not service.is_ready:
-            raise Refused(503, "H11", "the model is being loaded", retry_after=_RETRY_SECONDS)
+            fix = "ask again in a moment; /readyz tells when it is ready"
+            raise Refused(503, "H11", "the model is being loaded", fix, _RETRY_SECONDS)
 
     @app.post("/predict", summary="Predict", tags=["predictions"])
     async def predict(asked: Question) -> JSONResponse:

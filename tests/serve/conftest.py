@@ -22,12 +22,12 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> TrainedModel:
     return load(model.folder)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # some modules add rows
 def service(model: TrainedModel, tmp_path_factory: pytest.TempPathFactory) -> Service:
     return service_of(model, tmp_path_factory.mktemp("journal") / "rows.journal")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def client(service: Service) -> Iterator[Client]:
     with running(service) as client:
         yield client

@@ -73,7 +73,7 @@ SAMPLERS = {  # in the order in which they run
 
 def _samplers(graph: TemporalGraph, config: SamplingConfig) -> dict[Owner, list[Sampler]]:
     """Returns the samplers of each owner, which keep what they need of a graph from one call to the next."""
-    made: dict[str, dict[Owner, list[Sampler]]] = graph.__dict__.setdefault("_samplers", {})
+    made: dict[str, dict[Owner, list[Sampler]]] = graph.made.setdefault("samplers", {})
     own = made.get(config.digest())
     if own is None:
         own = {"seed": [], "time": []}

@@ -18,8 +18,8 @@ from quartet.machine.large import empty_aside, give_back, is_large, map_batches,
 from quartet.machine.libraries import import_lightgbm
 from quartet.machine.processes import ALONE, Processes, all_processes
 from quartet.machine.shards import Place, map_shards, slices
-from quartet.machine.sizes import parse_size
-from quartet.machine.store import Store, show_size, store_findings
+from quartet.machine.sizes import parse_size, show_size
+from quartet.machine.store import Store, store_findings
 
 __all__ = [
     "ALONE",

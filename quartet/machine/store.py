@@ -24,12 +24,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quartet.errors import UsageError
 from quartet.findings import Finding, warning
 from quartet.machine.files import PART, new_file, user_cache
+from quartet.machine.sizes import parse_size
 
 FORMAT = 1  # raise it when the layout of files changes
-SIZES = {"kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 _MOST_BYTES = 5 * 10**9
 _MAGIC, _HEAD, _ALIGNMENT = b"quartet kept\n", 30, 64
 _noticed: deque[Finding] = deque()
@@ -68,7 +67,10 @@ class Store:
         """Returns the store in the user's cache; None where the environment says `QUARTET_CACHE=off`."""
         if os.environ.get("QUARTET_CACHE") == "off":
             return None
-        return Store(user_cache() / "kept", parse_size(os.environ.get("QUARTET_CACHE_SIZE", "")))
+        size = os.environ.get("QUARTET_CACHE_SIZE")
+        return Store(
+            user_cache() / "kept", parse_size(size, "QUARTET_CACHE_SIZE", 0) if size else _MOST_BYTES
+        )
 
     def read(self, kind: str, digest: str) -> Kept | None:
         """Returns what is kept under a digest, mapped from its file; None if it is not there, or not as it was."""
@@ -149,25 +151,6 @@ def store_findings() -> Iterator[Finding]:
     """Yields what was noticed of stores since this was last asked: files that were damaged, folders of no use."""
     while _noticed:
         yield _noticed.popleft()
-
-
-def parse_size(text: str) -> int:
-    """Returns the number of bytes that a text such as 20GB means; without a text, the default of the store."""
-    if not text:
-        return _MOST_BYTES
-    unit = next((unit for unit in SIZES if text.lower().endswith(unit.lower())), "")
-    try:
-        size = float(text[: len(text) - len(unit)]) * SIZES.get(unit, 1)
-        if 0 <= size < 2**63:
-            return int(size)
-    except ValueError:
-        pass
-    raise UsageError("C02", f'the size of the cache is "{text}"', "set QUARTET_CACHE_SIZE to, say, 20GB")
-
-
-def show_size(num_bytes: int) -> str:
-    unit = max((unit for unit in SIZES if SIZES[unit] <= num_bytes), key=SIZES.__getitem__, default="")
-    return f"{num_bytes / SIZES[unit]:.1f} {unit}" if unit else f"{num_bytes} bytes"
 
 
 def _removed(path: Path) -> bool:

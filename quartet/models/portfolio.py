@@ -189,12 +189,11 @@ class Fitting:
         turns = [(*one[:3], one[3] != is_again) for is_again in (False, True) for one in trees]
         if self.bag == 1:  # the first, and those on all columns
             turns = [one for one in turns[: len(trees)] if one[0] in ("plain trees", "trees")]
-        for number, (name, columns, target, is_extra) in enumerate(turns[:1]):  # before all columns are made
-            short = None if self.limit == math.inf else max(1.0, _FOR_PLAIN * self.limit)
-            if not self.add(
-                _TREES, name, columns, number, extra_trees=is_extra, tree_target=target, time_limit=short
-            ):
-                return None
+        name, columns, target, is_extra = turns[0]  # before all columns are made
+        short = None if self.limit == math.inf else max(1.0, _FOR_PLAIN * self.limit)
+        changes: dict[str, Any] = {"extra_trees": is_extra, "tree_target": target, "time_limit": short}
+        if not self.add(_TREES, name, columns, **changes):
+            return None
         self.data.columns("train"), self.data.columns("val")
         num_read, begun = 0, self._seconds  # columns that trees have read, and since when
         end = begun + _FOR_TREES * max(0.0, self.limit - begun)

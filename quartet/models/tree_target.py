@@ -86,8 +86,43 @@ class TreeTarget:
         return added * np.divide(whole, moved, out=np.zeros_like(moved), where=moved != 0)[:, :, None]
 
 
+class _Start:
+    """Where trees of logits begin, and which column told so of each class."""
+
+    @property
+    def told_by(self) -> tuple[str, ...]:
+        """Returns the column of each class; empty where none tells it."""
+        raise NotImplementedError
+
+    @property
+    def base(self) -> Floats:
+        """Returns the logits of the rates, where trees would begin if no column told anything."""
+        raise NotImplementedError
+
+    def start(self, matrix: NDArray[np.float32], names: tuple[str, ...]) -> Floats:
+        """Returns the (S, classes) logits at which trees begin."""
+        raise NotImplementedError
+
+    def standardised(self, raw: Floats) -> Floats:
+        return raw
+
+    def shares(
+        self,
+        added: Floats,
+        base: Floats,  # noqa: ARG002 (a logit is the sum of its shares)
+        matrix: NDArray[np.float32],
+        names: tuple[str, ...],
+    ) -> Floats:
+        """Returns what columns add to each logit; where trees begin counts as added by the column that told it."""
+        moved = self.start(matrix, names) - self.base
+        for place, column in enumerate(self.told_by):
+            if column:
+                added[:, place, names.index(column)] += moved[:, place]
+        return added
+
+
 @dataclass(frozen=True)
-class ClassStart:
+class ClassStart(_Start):
     """Trees of classes that begin with the class of past labels, where mostly it comes again.
 
     They begin with `p = share [class is that of past labels] + (1 - share) rate`, and learn what speaks against it. A
@@ -140,23 +175,17 @@ class ClassStart:
         chance[told >= 0, told[told >= 0]] += self.share
         return np.log(chance)
 
-    def standardised(self, raw: Floats) -> Floats:
-        return raw
+    @property
+    def told_by(self) -> tuple[str, ...]:
+        return (self.column,) * len(self.rates)
 
-    def shares(
-        self,
-        added: Floats,
-        base: Floats,  # noqa: ARG002 (a logit is the sum of its shares)
-        matrix: NDArray[np.float32],
-        names: tuple[str, ...],
-    ) -> Floats:
-        """Returns what columns add to each logit; where trees begin counts as added by the column of past labels."""
-        added[:, :, names.index(self.column)] += self.start(matrix, names) - np.log(self.rates)
-        return added
+    @property
+    def base(self) -> Floats:
+        return np.log(self.rates)
 
 
 @dataclass(frozen=True)
-class ListStart:
+class ListStart(_Start):
     """Trees of lists that begin with how many of an entity's last lists had each class.
 
     They begin with `p = (n share + weight rate) / (n + weight)`, n being how many of the last twelve lists are known.
@@ -195,23 +224,14 @@ class ListStart:
                 chance[:, place] = (num * share + self.weight * chance[:, place]) / (num + self.weight)
         return np.asarray(np.log(chance / (1 - chance)))
 
-    def standardised(self, raw: Floats) -> Floats:
-        return raw
+    @property
+    def told_by(self) -> tuple[str, ...]:
+        return self.columns
 
-    def shares(
-        self,
-        added: Floats,
-        base: Floats,  # noqa: ARG002 (a logit is the sum of its shares)
-        matrix: NDArray[np.float32],
-        names: tuple[str, ...],
-    ) -> Floats:
-        """Returns what columns add to each logit; where trees begin counts as added by the class's own share."""
+    @property
+    def base(self) -> Floats:
         rates = np.array(self.rates)
-        moved = self.start(matrix, names) - np.log(rates / (1 - rates))
-        for place, column in enumerate(self.columns):
-            if column:
-                added[:, place, names.index(column)] += moved[:, place]
-        return added
+        return np.asarray(np.log(rates / (1 - rates)))
 
 
 def past_column(data: TrainingData) -> NumberColumn | None:

@@ -193,7 +193,7 @@ def test_kill_9_of_a_ray_worker_loses_nothing(tmp_path: Path) -> None:
     workers = list(map_shards(shardwork.written, given, SHARDS, "ray"))
     killer.join()
     ((shard, process),) = killed
-    assert process not in workers
+    assert workers[shard // 4] != process  # which may have done an earlier shard
     tries = [int(line.split()[0]) for line in (tmp_path / "tries").read_text().splitlines()]
     assert sorted(tries) == sorted([*range(0, 20, 4), shard])
     outs = sorted(tmp_path.glob("*.out"))

@@ -15,8 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quartet.errors import UsageError
-from quartet.machine import Store, show_size, store_findings
-from quartet.machine.store import parse_size
+from quartet.machine import Store, parse_size, show_size, store_findings
 from tests.strategies import examples
 
 DTYPES = ("<i8", "<i4", "<u8", "<f4", "<f8", "|u1", "|b1")
@@ -161,13 +160,18 @@ def test_a_writer_that_is_killed_leaves_nothing_half(tmp_path: Path) -> None:
 
 
 def test_sizes_in_words() -> None:
-    assert [parse_size(text) for text in ("20GB", "1.5 mb", "0", "700")] == [20 * 10**9, 1_500_000, 0, 700]
+    assert [parse_size(text, "the cache", 0) for text in ("20GB", "1.5 mb", "0", "700")] == [
+        20 * 10**9,
+        1_500_000,
+        0,
+        700,
+    ]
     assert [show_size(count) for count in (0, 999, 1500, 2 * 10**9)] == [
         "0 bytes", "999 bytes", "1.5 kB", "2.0 GB",
     ]  # fmt: skip
     for text in ("much", "-1GB", "nan"):
         with pytest.raises(UsageError):
-            parse_size(text)
+            parse_size(text, "the cache", 0)
 
 
 def test_where_it_lies(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ SETTINGS = {
 # Where codes of past labels are columns, among many classes: a class is told by its own code, however few rows have it.
 CLASS_CODES = {"min_data_per_group": 10, "cat_smooth": 2.0, "cat_l2": 1.0}
 _FEW, _MANY = 20_000, 50_000  # rows of training: with few of them trees are smaller, with many coarser
+_WIDE = 200  # columns, of which each tree looks at fewer
 # Objective, and what stops the training. Accuracy moves in steps, so the loss stands in for it.
 _OBJECTIVES: dict[TaskType, tuple[str, str]] = {
     "binary_classification": ("binary", "auc"),
@@ -39,7 +40,9 @@ _OBJECTIVES: dict[TaskType, tuple[str, str]] = {
 }
 
 
-def column_settings(task_type: TaskType, num_rows: int, is_extra: bool, threads: int) -> dict[str, Any]:
+def column_settings(
+    task_type: TaskType, num_rows: int, num_columns: int, is_extra: bool, threads: int
+) -> dict[str, Any]:
     """Returns the settings of trees on relational columns, of which there are many, and many alike.
 
     Of a regression the few rows with large labels count most: leaves may be small, and bins are fine.
@@ -49,7 +52,8 @@ def column_settings(task_type: TaskType, num_rows: int, is_extra: bool, threads:
     elif num_rows < _FEW:
         size = {"num_leaves": 15, "min_data_in_leaf": 50, "feature_fraction": 0.3} if not is_extra else {}
     else:
-        size = {"feature_fraction": 0.3} if num_rows >= _MANY or not is_extra else {}
+        part = 0.15 if num_columns >= _WIDE else 0.3
+        size = {"feature_fraction": part} if num_rows >= _MANY or not is_extra else {}
         size |= {"max_bin": 63} if num_rows >= _MANY else {}
     return SETTINGS | size | {"extra_trees": is_extra, "num_threads": threads}
 

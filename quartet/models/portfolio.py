@@ -32,7 +32,7 @@ from quartet.machine import ALONE, Processes
 from quartet.models.tree_target import past_column
 from quartet.models.tree_text import leading_columns
 from quartet.registry import model_row
-from quartet.tasks import Seeds
+from quartet.tasks import Seeds, Split
 from quartet.training import Epoch, Fitted, Member, Output, TrainingData, View, duration
 
 _TREES, _TOWER, _NETWORK = "lightgbm", "tower", "quartet"
@@ -43,6 +43,17 @@ _TOWER_SEEDS = 5  # times as many seeds has an epoch of the tower
 _WITH_REFIT = 1.3  # how much longer a network takes that is fitted further to train and validation
 _FEWEST_COLUMNS = 8
 _GAINED = 0.99  # networks read the columns that make up so much of what trees have gained
+_CELLS = 400_000  # of relational columns for each second of the time limit and core; with more, scouts choose columns
+_SCOUTED: dict[Split, int] = {"train": 30_000, "val": 10_000}  # seeds that scouts see
+_FOR_SCOUTS = 0.04  # of the time limit, for each of two
+_SCOUTED_GAIN = 0.95  # columns that make up so much of what a scout has gained are made of all seeds
+_SCOUTED_TREES = (
+    "trees",
+    "trees on logarithms",
+    "trees on changes",
+    "trees on own rows",
+)  # on the columns of scouts
+_LEARNED = 400  # seeds that a network learns from in a second of one core
 _FILE = "portfolio.json"
 
 Logits = NDArray[np.float64]
@@ -171,29 +182,16 @@ class Fitting:
 
     def run(self) -> Fitted | None:
         self.listener.begin(_Plan(self.data))
-        every = self.data.column_names
-        made = self.data.view.columns
-        plain, near = (tuple(name for name in every if name in some) for some in (made.plain, made.near))
-        own = tuple(name for name in every if not is_about_others(name))
-        # Columns, what is learned, and whether thresholds are random at first; each set of columns once.
-        kinds = {"plain trees": (plain, "values", False), "trees on near rows": (near, "values", True)}
-        kinds |= {"trees": (every, "values", True)}
-        if self.data.task.spec.facts.is_number:
-            kinds |= {"trees on logarithms": (every, "logarithms", False)}
-            kinds |= {"trees on changes": (every, "changes", True)} if past_column(self.data) else {}
-        kinds |= {"trees on own rows": (own, "values", False)}
-        names = {
-            what[:2]: "trees" if what[:2] == kinds["trees"][:2] else name for name, what in kinds.items()
-        }
-        trees = [(name, *what, kinds[name][2]) for what, name in names.items()]
-        turns = [(*one[:3], one[3] != is_again) for is_again in (False, True) for one in trees]
-        if self.bag == 1:  # the first, and those on all columns
-            turns = [one for one in turns[: len(trees)] if one[0] in ("plain trees", "trees")]
+        turns = self._turns()
         name, columns, target, is_extra = turns[0]  # before all columns are made
         short = None if self.limit == math.inf else max(1.0, _FOR_PLAIN * self.limit)
         changes: dict[str, Any] = {"extra_trees": is_extra, "tree_target": target, "time_limit": short}
         if not self.add(_TREES, name, columns, **changes):
             return None
+        worth, every = self._scouted(), self.data.column_names
+        if len(worth) < len(every):
+            self.data, every = self.data.reading(worth), worth
+            turns = [turns[0], *(turn for turn in self._turns() if turn[0] in _SCOUTED_TREES)]
         self.data.columns("train"), self.data.columns("val")
         num_read, begun = 0, self._seconds  # columns that trees have read, and since when
         end = begun + _FOR_TREES * max(0.0, self.limit - begun)
@@ -230,10 +228,54 @@ class Fitting:
                     return None
         return self._fitted()
 
+    def _turns(self) -> list[tuple[str, tuple[str, ...], str, bool]]:
+        """Returns the trees to be grown: a name, columns, what is learned, and whether thresholds are random."""
+        every, made = self.data.column_names, self.data.view.columns
+        plain, near = (tuple(name for name in every if name in some) for some in (made.plain, made.near))
+        own = tuple(name for name in every if not is_about_others(name))
+        # Whether thresholds are random at first; each set of columns once.
+        kinds = {"plain trees": (plain, "values", False), "trees on near rows": (near, "values", True)}
+        kinds |= {"trees": (every, "values", True)}
+        if self.data.task.spec.facts.is_number:
+            kinds |= {"trees on logarithms": (every, "logarithms", False)}
+            kinds |= {"trees on changes": (every, "changes", True)} if past_column(self.data) else {}
+        kinds |= {"trees on own rows": (own, "values", False)}
+        names = {
+            what[:2]: "trees" if what[:2] == kinds["trees"][:2] else name for name, what in kinds.items()
+        }
+        trees = [(name, *what, kinds[name][2]) for what, name in names.items()]
+        turns = [(*one[:3], one[3] != is_again) for is_again in (False, True) for one in trees]
+        if self.bag == 1:  # the first, and those on all columns
+            turns = [one for one in turns[: len(trees)] if one[0] in ("plain trees", "trees")]
+        return turns
+
+    def _scouted(self) -> tuple[str, ...]:
+        """Returns the columns that are worth making: of many seeds, those by which trees gain that see some of them."""
+        every, num_seeds = self.data.column_names, sum(len(self.data.seeds[split]) for split in _SCOUTED)
+        cores = torch.get_num_threads()
+        if num_seeds * len(every) <= _CELLS * self.limit * cores or num_seeds <= sum(_SCOUTED.values()):
+            return every
+        some, chosen = self.data.fewer(**_SCOUTED), set[str]()
+        for is_extra in (True, False):
+            changes: dict[str, Any] = {"extra_trees": is_extra, "refit": "never"}
+            recipe = self.recipe_of(_TREES, time_limit=max(1.0, _FOR_SCOUTS * self.limit), **changes)
+            fitted = model_row(_TREES).model_class.fit(some.changed(recipe, every), self.processes)
+            chosen |= _gained([fitted.model], _SCOUTED_GAIN)
+        return tuple(name for name in every if name in chosen) if len(chosen) >= _FEWEST_COLUMNS else every
+
     def _add_network(self, columns: tuple[str, ...], start: Any) -> bool:
+        if self.limit < math.inf:
+            self.data = self.data.fewer(train=self._seen)
         with self.processes.first_alone():  # so that the time limit is one of training alone
             self.data.changed(self.recipe_of(_NETWORK), columns).context("train")
         return self.add(_NETWORK, "quartet", columns, start=start, time_limit=self._for_network)
+
+    @property
+    def _seen(self) -> int:
+        """Returns how many seeds networks can learn from in the time that is left; the others need no contexts."""
+        recipe = self.data.recipe
+        seen = _LEARNED * torch.get_num_threads() * max(0.0, self._left)
+        return int(max(seen, recipe.seeds_per_epoch or 0, 2 * recipe.batch_size))
 
     @property
     def _seconds(self) -> float:
@@ -251,13 +293,7 @@ class Fitting:
 
     def gained(self, names: tuple[str, ...]) -> tuple[str, ...]:
         """Returns the columns that make up nearly all of what any of the trees has gained by them."""
-        chosen: set[str] = set()
-        for member in self.members:
-            order = sorted(member.model.gains.items(), key=lambda gain: -gain[1])
-            before = np.cumsum([0.0, *(gain for _, gain in order)])
-            chosen |= {
-                name for (name, gain), total in zip(order, before, strict=False) if gain and total < _GAINED
-            }
+        chosen = _gained([member.model for member in self.members], _GAINED)
         return tuple(name for name in names if name in chosen) if len(chosen) >= _FEWEST_COLUMNS else names
 
     def recipe_of(self, architecture: str, rng_seed: int = 0, **changes: Any) -> Recipe:
@@ -328,6 +364,16 @@ class Fitting:
             logits = [np.tensordot(part, np.stack(self.logits), 1) for part in parts]
             of_part = blend_weights(self.kind, self.labels, (asked.node, asked.time), logits, scores)
         return np.asarray(np.tensordot(of_part, np.stack(parts), 1))
+
+
+def _gained(models: Sequence[Any], part: float) -> set[str]:
+    """Returns the columns that make up this part of what any of some trees has gained by them."""
+    chosen: set[str] = set()
+    for model in models:
+        order = sorted(model.gains.items(), key=lambda gain: -gain[1])
+        before = np.cumsum([0.0, *(gain for _, gain in order)])
+        chosen |= {name for (name, gain), total in zip(order, before, strict=False) if gain and total < part}
+    return chosen
 
 
 @dataclass

@@ -44,6 +44,7 @@ _FOR_FIRST = 0.55  # of the time limit, where trees may be fitted again
 _FOR_PACE, _ENOUGH_ROUNDS, _MOST_HASTE = 10, 400, 4.0  # rounds, and by how much they may learn faster
 _ENOUGH_OF_CLASSES = 100  # rounds, each of which has a tree for each of many classes
 _FEWEST = 100  # rows on either side of an earlier cut-off
+_BINNED_BY = 50_000  # rows by which bins are laid
 _LOSS_SEEDS = 10_000  # of training, spread among all, on which the loss is told
 
 
@@ -88,13 +89,15 @@ class Trees:
         logits = model.logits(data.view, data.seeds["val"])
         validation = selection_value(kind, data.labels("val"), data.output.scores(logits))
         chosen = model.summary
-        should_refit = boosting.should_refit(train, val, listener)
+        should_refit = boosting.should_refit(train, listener)
         if listener.should_stop():  # the trial may have ended early
             return None
         if should_refit:
             text = boosting.grow(train + val, rounds=model.rounds)
             again = replace(model, text=text, is_refit=True, before=model.text)
-            if boosting.knows_labels(again.raw(val.matrix)):  # else it was led astray: these it has seen
+            if boosting.knows_labels(
+                again.raw(data.columns("val"))
+            ):  # else it was led astray: these it has seen
                 model, chosen = again, f"{chosen}, fitted again to train and validation"
         seconds = time.perf_counter() - boosting.begin
         epoch = Epoch(0, model._loss(data), validation, seconds, 0.0, is_best=True)
@@ -234,22 +237,22 @@ def _target_from(
 
 @dataclass(frozen=True, eq=False)
 class _Rows:
-    """Rows that trees are fitted to, or stopped by."""
+    """Rows that trees are fitted to, or stopped by: their places among those of training and then of validation."""
 
-    matrix: NDArray[np.float32]
+    places: NDArray[np.int64]
     labels: NDArray[Any]
     start: NDArray[np.float64] | None = None  # where trees begin
 
     def __getitem__(self, which: NDArray[np.bool_]) -> _Rows:
         start = None if self.start is None else self.start[which]
-        return _Rows(self.matrix[which], self.labels[which], start)
+        return _Rows(self.places[which], self.labels[which], start)
 
     def __add__(self, other: _Rows) -> _Rows:
         start = None
         if self.start is not None and other.start is not None:
             start = np.concatenate([self.start, other.start])
-        matrix = np.concatenate([self.matrix, other.matrix])
-        return _Rows(matrix, np.concatenate([self.labels, other.labels]), start)
+        places = np.concatenate([self.places, other.places])
+        return _Rows(places, np.concatenate([self.labels, other.labels]), start)
 
     def learnable(self, num_classes: int) -> _Rows:
         """Returns the rows from which something can be learned: not those of classes that training does not have."""
@@ -291,14 +294,14 @@ class _Boosting:
 
     def rows(self, split: Split) -> _Rows:
         """Returns the columns of a split and its labels in the scale that trees learn."""
-        data, matrix = self.data, self.data.columns(split)
-        labels, output = data.labels(split), data.output
+        data, labels, output = self.data, self.data.labels(split), self.data.output
+        places = np.arange(len(labels)) + (len(data.seeds["train"]) if split == "val" else 0)
         if self.target is not None:
-            start = self.target.start(matrix, data.column_names)
-            return _Rows(matrix, self.target.learned(labels), start)
+            start = self.target.start(data.columns(split), data.column_names)
+            return _Rows(places, self.target.learned(labels), start)
         if isinstance(output, RegressionOutput):
             labels = (labels - output.median) / output.spread
-        return _Rows(matrix, labels[:, : output.num_outputs] if labels.ndim > 1 else labels)
+        return _Rows(places, labels[:, : output.num_outputs] if labels.ndim > 1 else labels)
 
     @property
     def is_over(self) -> bool:
@@ -327,7 +330,9 @@ class _Boosting:
         data, names = self.data, self.data.column_names
         kind, num_outputs, recipe = data.task.spec.type, data.output.num_outputs, data.recipe
         num_rows = len(data.seeds["train"])
-        settings = column_settings(kind, num_rows, recipe.model.extra_trees, torch.get_num_threads())
+        settings = column_settings(
+            kind, num_rows, len(names), recipe.model.extra_trees, torch.get_num_threads()
+        )
         settings |= {"seed": recipe.rng_seed, **task_settings(kind, num_outputs, num_rows)}
         rate, haste = settings["learning_rate"], self.haste
         paces = [1.0] * _FOR_PACE + [haste]  # as the first trees had them
@@ -338,17 +343,24 @@ class _Boosting:
             settings |= CLASS_CODES
         most = int(np.max(rounds))
         if train.labels.ndim > 1:
-            stops = None if stop is None else (stop.matrix, stop.labels)
+            stops = None if stop is None else (self.matrix(stop), stop.labels)
             starts = train.start, None if stop is None else stop.start
-            grown = grow_labels(settings, (train.matrix, train.labels), stops, codes, most, must_stop, starts)
+            grown = grow_labels(
+                settings, (self.matrix(train), train.labels), stops, codes, most, must_stop, starts
+            )
             own = rounds if isinstance(rounds, np.ndarray) else grown.rounds
             return joined_labels(grown.booster.model_to_string(), grown.base, own, len(names))
         if data.task.spec.facts.has_classes:
             train = train.learnable(num_outputs)
             stop = None if stop is None else stop.learnable(num_outputs)
-        dataset = lightgbm.Dataset(
-            train.matrix, train.labels, init_score=train.start, categorical_feature=codes, params=settings
-        )
+        binned = self.binned(settings, codes)
+
+        def subset(rows: _Rows) -> Any:
+            some = binned.subset(rows.places, params=dict(binned.params)).construct()
+            some.set_label(rows.labels)
+            return some if rows.start is None else some.set_init_score(rows.start.ravel(order="F"))
+
+        dataset = subset(train)
         if stop is None:
             text = lightgbm.train(settings, dataset, most, callbacks=callbacks).model_to_string()
         else:
@@ -357,7 +369,7 @@ class _Boosting:
                 settings,
                 dataset,
                 most,
-                valid_sets=[dataset.create_valid(stop.matrix, stop.labels, init_score=stop.start)],
+                valid_sets=[subset(stop)],
                 callbacks=[
                     *callbacks,
                     lightgbm.early_stopping(patience(num_outputs), verbose=False),
@@ -367,7 +379,26 @@ class _Boosting:
             text = booster.model_to_string(num_iteration=watch.best_round)
         return checked_text(text, len(names), num_outputs)
 
-    def should_refit(self, train: _Rows, val: _Rows, listener: Listener) -> bool:
+    def binned(self, settings: dict[str, Any], codes: Sequence[int]) -> Any:
+        """Returns the columns of all rows in bins, once for all trees that read them."""
+        which = ("max_bin", "min_data_in_leaf", "force_row_wise", "force_col_wise")
+        key = (self.data.column_names, *(settings.get(name) for name in which))
+        bins = self.data.bins
+        if key not in bins:
+            bins.clear()  # they may be large
+            whole = [np.ascontiguousarray(self.data.columns(split)) for split in SPLITS[:2]]
+            settings = settings | {"bin_construct_sample_cnt": _BINNED_BY}
+            made = import_lightgbm().Dataset(whole, categorical_feature=list(codes), params=settings)
+            bins[key] = made.construct()
+        return bins[key]
+
+    def matrix(self, rows: _Rows) -> NDArray[np.float32]:
+        """Returns the columns of rows."""
+        train, val = (self.data.columns(split) for split in SPLITS[:2])
+        is_train = rows.places < len(train)
+        return np.concatenate([train[rows.places[is_train]], val[rows.places[~is_train] - len(train)]])
+
+    def should_refit(self, train: _Rows, listener: Listener) -> bool:
         """Returns whether trees that are fitted again, to the rows that stopped them too, are better later.
 
         That is tried at an earlier cut-off: a last part of training stops them, and validation judges.
@@ -389,7 +420,7 @@ class _Boosting:
         again = replace(earlier, text=self.grow(before + after, rounds=earlier.rounds))
         values = [
             selection_value(
-                data.task.spec.type, data.labels("val"), data.output.scores(trees.raw(val.matrix))
+                data.task.spec.type, data.labels("val"), data.output.scores(trees.raw(data.columns("val")))
             )
             for trees in (earlier, again)
         ]

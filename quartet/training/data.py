@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 
 from quartet.config import Recipe
-from quartet.contexts import Context, kept_graph, sample, task_context
+from quartet.contexts import Context, cached_sample, default_cache, kept_graph, sample
 from quartet.database import Database
 from quartet.errors import IntegrityError, examples
 from quartet.evaluation import check_selectable, main_metric
@@ -34,6 +34,7 @@ BATCH = 512  # seeds of a batch at inference: a fixed number, because its size d
 _AT_ONCE = 32 * BATCH  # seeds that are sampled together: whole batches, so that their bits stay the same
 _ROWS_AT_ONCE = 2**18  # seeds whose columns are in memory together: whole batches, too
 _MOST_CELLS = 2**24  # of columns that are kept from one model to the next
+_DRAW = 0x5EED5  # of the seeds that stand for all
 _graphs: WeakKeyDictionary[Database, TemporalGraph] = WeakKeyDictionary()
 
 
@@ -148,6 +149,9 @@ class TrainingData:
     on: str | None = None  # who samples contexts
     chosen_columns: tuple[str, ...] | None = None  # of all relational columns; None: all
     start: Mapping[str, torch.Tensor] | None = None  # the weights of a tower that a new network takes over
+    some: dict[Split, NDArray[np.bool_]] = field(
+        default_factory=dict
+    )  # of a split's seeds, where not all are read
 
     @staticmethod
     def prepare(
@@ -184,7 +188,8 @@ class TrainingData:
     def labels(self, split: Split) -> Any:
         """Returns the targets of a split: an array or, of a recommendation task, `Links`."""
         target = self.task.seeds(split).target
-        return target if isinstance(target, Links) else np.asarray(target)
+        target = target if isinstance(target, Links) else np.asarray(target)
+        return target[self.some[split]] if split in self.some else target
 
     @cached_property
     def view(self) -> View:
@@ -193,9 +198,9 @@ class TrainingData:
     def context(self, split: Split) -> Context:
         """Returns the contexts of a split, sampled once and then mapped from the cache."""
         if split not in self._contexts:
-            self._contexts[split] = task_context(
-                self.task, self.view.graph, self.recipe.sampling, split, self.cache, self.listener,
-                torch.get_num_threads(), self.on,
+            self._contexts[split] = cached_sample(
+                self.view.graph, self.seeds[split], self.recipe.sampling, self.cache or default_cache(),
+                f"{self.task.name}-{split}", self.listener, torch.get_num_threads(), self.on,
             )  # fmt: skip
             if self.recipe.model.tower:
                 self._contexts[split] = replace(self._contexts[split], columns=self.columns(split))
@@ -218,10 +223,42 @@ class TrainingData:
     ) -> TrainingData:
         """Returns the same data for another recipe that reads the same features, with some of the columns."""
         other = replace(self, recipe=recipe, chosen_columns=columns, start=start)
-        kept = {"seeds": self.seeds, "_columns": self._columns, "affordable_columns": self.affordable_columns}
+        kept = {"seeds": self.seeds, "_columns": self._columns, "bins": self.bins}
+        kept |= {"affordable_columns": self.affordable_columns}
         other.__dict__ |= kept
         other.view.__dict__["columns"] = self.view.columns
         return other
+
+    def reading(self, columns: tuple[str, ...]) -> TrainingData:
+        """Returns the same data with these columns alone: no others are made of its seeds."""
+        other = self.changed(self.recipe, columns)
+        other.chosen_columns = None
+        other.__dict__ |= {"affordable_columns": columns, "_columns": {}, "bins": {}}
+        return other
+
+    def fewer(self, **most: int) -> TrainingData:
+        """Returns the same data with at most so many seeds of a split, drawn from all of them: the same each time."""
+        other = replace(self, some=dict(self.some))
+        kept: dict[str, Any] = {"seeds": dict(self.seeds), "_columns": dict(self._columns)}
+        for split in SPLITS[:2]:
+            own = self.seeds[split]
+            if most.get(split, len(own)) < len(own):
+                drawn = np.zeros(len(own), np.bool_)
+                drawn[np.random.default_rng([_DRAW, len(own)]).permutation(len(own))[: most[split]]] = True
+                before = self.some.get(split, np.ones(len(own), np.bool_))
+                other.some[split] = before.copy()
+                other.some[split][before] = drawn
+                kept["seeds"][split] = own.select(drawn)
+                if split in self._columns:
+                    kept["_columns"][split] = self._columns[split][drawn]
+        other.__dict__ |= kept | {"affordable_columns": self.affordable_columns}
+        other.view.__dict__["columns"] = self.view.columns
+        return other
+
+    @cached_property
+    def bins(self) -> dict[Any, Any]:
+        """Returns where trees keep their columns in bins, for others that read the same ones."""
+        return {}
 
     @cached_property
     def _columns(self) -> dict[Split, NDArray[np.float32]]:

@@ -11,10 +11,12 @@ import pytest
 from quartet.errors import Stopped
 from quartet.evaluation import blend_weights
 from quartet.features import is_about_others
+from quartet.models import portfolio
 from quartet.models.portfolio import Portfolio
 from quartet.runs import Run, TrainedModel, fit, load
-from quartet.tasks import Task
+from quartet.tasks import Seeds, Task
 from quartet.training import Fitted, Member, TrainingData
+from quartet.training.data import _TrainingView
 from tests.trained import QUICK, Heard, asked_again, churn, network_of
 
 pytestmark = pytest.mark.usefixtures("one_thread")  # sums in the same order: bits are compared here
@@ -278,3 +280,41 @@ def test_gains_are_the_mean_of_the_trees_as_they_weigh(whole: Portfolio) -> None
     }
     assert whole.gains == pytest.approx(expected)
     assert sum(whole.gains.values()) == pytest.approx(1.0)
+
+
+def test_scouts_choose_the_columns_of_many_seeds(
+    task: Task, tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beyond so many cells quick trees on some of the seeds choose columns, and no others are made of all seeds."""
+    monkeypatch.setattr(portfolio, "_CELLS", 0)
+    monkeypatch.setattr(portfolio, "_FEWEST_COLUMNS", 1)
+    monkeypatch.setattr(portfolio, "_SCOUTED", {"train": 300, "val": 40})
+    made: list[tuple[int, int]] = []
+    in_pieces = _TrainingView._in_pieces
+
+    def counted(self: Any, seeds: Seeds, names: tuple[str, ...]) -> Any:
+        made.append((len(seeds), len(names)))
+        return in_pieces(self, seeds, names)
+
+    monkeypatch.setattr(_TrainingView, "_in_pieces", counted)
+    heard = Following()
+    model = fitted_with(task, tmp_path / "runs", cache, heard, time_limit=60.0, bag=1, protocol="rolling")
+    every = TrainingData.prepare(task.under("rolling", False), model.recipe).column_names
+    columns = {member.name: getattr(member.model, "names", ()) for member in heard.members}
+    assert portfolio._FEWEST_COLUMNS <= len(columns["trees"]) < len(every)
+    assert set(columns["trees"]) <= set(every)
+    num_train = len(task.seeds("train"))
+    assert max(size for seeds, size in made if seeds == num_train) < len(every)
+    assert (300, len(every)) in made
+    live = asked_again(load(model.folder), task.full_database, model.run.predictions("test"))
+    assert live["score"].equals(model.run.predictions("test")["score"])
+
+
+def test_networks_gather_contexts_of_no_more_seeds_than_they_can_see(
+    task: Task, tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(portfolio, "_LEARNED", 0)
+    heard = Following()
+    settings = {"seeds_per_epoch": 20, "batch_size": 8, "epochs": 1, "bag": 1}
+    fitted_with(task, tmp_path, cache, heard, time_limit=60.0, **settings)
+    assert {total for _, total in heard.work["contexts of churn-train"]} == {20}

@@ -286,14 +286,6 @@ def late() -> TrainingData:
     return TrainingData.prepare(task, TREES.changed(refit="auto"))
 
 
-def rows_of(data: TrainingData, split: Split) -> _Rows:
-    """Rows whose first column is their number."""
-    rows = _Boosting(data).rows(split)
-    matrix = rows.matrix.copy()
-    matrix[:, 0] = np.arange(len(matrix))
-    return _Rows(matrix, rows.labels)
-
-
 def test_the_earlier_cut_off_has_no_labels_but_those_known_by_then(
     late: TrainingData, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -306,7 +298,8 @@ def test_the_earlier_cut_off_has_no_labels_but_those_known_by_then(
         return grow(self, train, stop, **options)
 
     monkeypatch.setattr(_Boosting, "grow", watched)
-    _Boosting(late).should_refit(rows_of(late, "train"), rows_of(late, "val"), Heard())
+    boosting = _Boosting(late)
+    boosting.should_refit(boosting.rows("train"), Heard())
     times = late.seeds["train"].time
     first = np.unique(times)[-4]  # as many times as validation has
     (before, after), (again, nothing) = grown
@@ -315,9 +308,9 @@ def test_the_earlier_cut_off_has_no_labels_but_those_known_by_then(
     known = [place for place, moment in enumerate(times.tolist()) if moment + 25 * DAY <= first]
     later = [place for place, moment in enumerate(times.tolist()) if moment >= first]
     assert 0 < len(known) < len(times) - len(later)  # some labels were not known yet
-    assert before.matrix[:, 0].tolist() == known
-    assert after.matrix[:, 0].tolist() == later
-    assert again.matrix[:, 0].tolist() == known + later
+    assert before.places.tolist() == known
+    assert after.places.tolist() == later
+    assert again.places.tolist() == known + later
     np.testing.assert_array_equal(again.labels, late.labels("train")[known + later])
 
 
@@ -332,14 +325,15 @@ def test_they_are_fitted_again_if_that_was_better_then(kind: str, monkeypatch: p
     """Whether more is better or less."""
     task = Task.from_sql(small_shop(), **(KINDS[kind] | {"num_eval_timestamps": 4}))
     data = TrainingData.prepare(task, TREES.changed(refit="auto"))
-    train, val, boosting = rows_of(data, "train"), rows_of(data, "val"), _Boosting(data)
+    boosting = _Boosting(data)
+    train, val = boosting.rows("train"), boosting.rows("val")
     good = boosting.grow(val, rounds=30)
-    bad = boosting.grow(_Rows(val.matrix, val.labels[::-1].copy()), rounds=30)
+    bad = boosting.grow(_Rows(val.places, val.labels[::-1].copy()), rounds=30)
 
     def should_refit(*texts: str) -> bool:
         left: Iterator[str] = iter(texts)
         monkeypatch.setattr(_Boosting, "grow", lambda *_, **__: next(left))
-        return boosting.should_refit(train, val, Heard())
+        return boosting.should_refit(train, Heard())
 
     assert should_refit(bad, good)
     assert not should_refit(good, bad)
@@ -353,12 +347,12 @@ def test_few_rows_or_little_time_leave_no_trial(
     monkeypatch.setattr(_Boosting, "grow", None)
     few = TrainingData.prepare(tasks["binary_classification"], TREES.changed(refit="auto"))
     assert len(np.unique(few.seeds["val"].time)) == 1  # fewer than a hundred customers
-    assert not _Boosting(few).should_refit(rows_of(few, "train"), rows_of(few, "val"), Heard())
+    assert not _Boosting(few).should_refit(_Boosting(few).rows("train"), Heard())
     limited = late.changed(late.recipe.changed(time_limit=100.0), late.column_names)
     for seconds, is_refit in ((10, True), (200, False)):
         boosting = _Boosting(limited)
         boosting.begin = time.perf_counter() - seconds
-        assert boosting.should_refit(rows_of(late, "train"), rows_of(late, "val"), Heard()) is is_refit
+        assert boosting.should_refit(boosting.rows("train"), Heard()) is is_refit
 
 
 # --- what they tell ---------------------------------------------------------------------------------

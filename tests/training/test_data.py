@@ -97,6 +97,26 @@ def test_columns_that_training_cannot_afford_are_read_by_nobody(
     assert {data.columns(split).shape[1] for split in SPLITS} == {len(data.column_names)}
 
 
+def test_fewer_seeds_are_some_of_all(tmp_path: Path) -> None:
+    """With their own labels, columns and contexts, the same each time, whether columns were made before or not."""
+    data = TrainingData.prepare(churn(), TINY, tmp_path)
+    before = data.fewer(train=50)
+    columns, context = data.columns("train"), data.context("train")
+    some = data.fewer(train=50)
+    mask = some.some["train"]
+    assert mask.sum() == len(some.seeds["train"]) == 50 < len(data.seeds["train"])
+    assert some.seeds["val"] is data.seeds["val"]
+    np.testing.assert_array_equal(before.some["train"], mask)
+    np.testing.assert_array_equal(some.labels("train"), data.labels("train")[mask])
+    for fewer in (before, some):
+        assert fewer.columns("train").tobytes() == columns[mask].tobytes()
+        np.testing.assert_array_equal(fewer.context("train").seed_node, context.seed_node[mask])
+    again = some.fewer(train=20)
+    assert mask[again.some["train"]].all()
+    np.testing.assert_array_equal(again.labels("train"), data.labels("train")[again.some["train"]])
+    assert data.fewer(train=10**6).seeds["train"] is data.seeds["train"]
+
+
 def test_a_listener_follows_the_sampling(tmp_path: Path) -> None:
     heard = Heard()
     data = TrainingData.prepare(churn(), TINY, tmp_path, heard)

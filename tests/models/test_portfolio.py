@@ -317,7 +317,5 @@ def test_networks_gather_contexts_of_no_more_seeds_than_they_can_see(
     heard = Following()
     settings = {"seeds_per_epoch": 20, "batch_size": 8, "epochs": 1, "bag": 1}
     fitted_with(task, tmp_path, cache, heard, time_limit=60.0, **settings)
-    assert heard.work["contexts of churn-train"][-1] == (
-        20,
-        20,
-    )  # before that, of a tower, which reads no rows
+    # Before that, those of a tower, which reads no rows.
+    assert heard.work["contexts of churn-train"][-1] == (20, 20)

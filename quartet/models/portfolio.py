@@ -192,6 +192,10 @@ class Fitting:
         if len(worth) < len(every):
             self.data, every = self.data.reading(worth), worth
             turns = [turns[0], *(turn for turn in self._turns() if turn[0] in _SCOUTED_TREES)]
+        if self.limit < math.inf:
+            self.data = self.data.fewer(
+                train=max(_SCOUTED["train"], int(self._affordable_cells / len(every)))
+            )
         self.data.columns("train"), self.data.columns("val")
         num_read, begun = 0, self._seconds  # columns that trees have read, and since when
         end = begun + _FOR_TREES * max(0.0, self.limit - begun)
@@ -252,8 +256,7 @@ class Fitting:
     def _scouted(self) -> tuple[str, ...]:
         """Returns the columns that are worth making: of many seeds, those by which trees gain that see some of them."""
         every, num_seeds = self.data.column_names, sum(len(self.data.seeds[split]) for split in _SCOUTED)
-        cores = torch.get_num_threads()
-        if num_seeds * len(every) <= _CELLS * self.limit * cores or num_seeds <= sum(_SCOUTED.values()):
+        if num_seeds * len(every) <= self._affordable_cells or num_seeds <= sum(_SCOUTED.values()):
             return every
         some, chosen = self.data.fewer(**_SCOUTED), set[str]()
         for is_extra in (True, False):
@@ -269,6 +272,11 @@ class Fitting:
         with self.processes.first_alone():  # so that the time limit is one of training alone
             self.data.changed(self.recipe_of(_NETWORK), columns).context("train")
         return self.add(_NETWORK, "quartet", columns, start=start, time_limit=self._for_network)
+
+    @property
+    def _affordable_cells(self) -> float:
+        """Returns how many cells of columns can be made, put into bins and learned from in the time limit."""
+        return _CELLS * self.limit * torch.get_num_threads()
 
     @property
     def _seen(self) -> int:

@@ -238,6 +238,8 @@ class TrainingData:
 
     def fewer(self, **most: int) -> TrainingData:
         """Returns the same data with at most so many seeds of a split, drawn from all of them: the same each time."""
+        if all(len(own) <= most.get(split, len(own)) for split, own in self.seeds.items()):
+            return self
         other = replace(self, some=dict(self.some))
         kept: dict[str, Any] = {"seeds": dict(self.seeds), "_columns": dict(self._columns)}
         for split in SPLITS[:2]:

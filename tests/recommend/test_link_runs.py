@@ -66,6 +66,20 @@ def test_a_blend_is_kept_and_answers_again_with_the_same_bits(blend: TrainedMode
     assert {"- trees", "- towers"} < {row.name for row in found.rows}
 
 
+def test_files_for_the_board_are_those_of_other_lists(source: Path, trees: Path) -> None:
+    tested = json.loads(invoke("evaluate", trees, "--json"))["rows"][0]["measures"]["map"]["value"]
+    board = source.parent / "board"
+    told = json.loads(invoke("submit", trees, "--out", board, "--json"))
+    assert told["columns"] == ["number", "placed", "customer"]
+    (run_figures,) = told["runs"]
+    assert (run_figures["val"], run_figures["test"]) == (pytest.approx(load(trees).validation), tested)
+    header, *lines = (board / "orders__who.csv").read_text().splitlines()
+    assert header == "number,placed,customer"
+    assert len(lines) == told["num_rows"]["test"] == len(who().seeds("test"))
+    assert all(line.count("C") == 5 for line in lines)  # as many customers as the task is judged by
+    assert json.loads(invoke("submit", trees, "--out", board, "--check", "--json")) == told
+
+
 def test_nothing_later_changes_a_list(trees: Path) -> None:
     report = leakcheck(who(), [load(trees).members[0][0]], num_times=2, num_seeds=5)
     assert report.num_differences == 0

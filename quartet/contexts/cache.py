@@ -23,6 +23,7 @@ from quartet.machine import Place, usable_cores, user_cache
 from quartet.tasks import Seeds, Split, Task
 
 PROBE = 512  # seeds that an estimate samples
+_TRIED = 128  # seeds that tell a training whether it has time for contexts
 
 
 def default_cache() -> Path:
@@ -45,6 +46,34 @@ def task_context(
     return cached_sample(graph, seeds, config, folder, f"{task.name}-{split}", listener, num_threads, on)
 
 
+def seconds_for(
+    task: Task,
+    graph: TemporalGraph,
+    config: SamplingConfig,
+    split: Split,
+    folder: Path | None = None,
+    num_threads: int | None = None,
+) -> float:
+    """Returns how long `task_context` will sample a split, by some of its seeds; 0 where its contexts are kept."""
+    seeds, folder = task.asked_seeds(split), folder or default_cache()
+    digest = cache_digest(graph.fingerprint, seeds, config)
+    if _path(folder, f"{task.name}-{split}", digest).exists():
+        return 0.0
+    places = np.unique(np.linspace(0, len(seeds) - 1, _TRIED).astype(np.int64))[: len(seeds)]
+    some = Seeds(seeds.node[places], seeds.time[places], None)
+    return len(seeds) * seconds_of_a_seed(graph, some, config, num_threads)
+
+
+def seconds_of_a_seed(
+    graph: TemporalGraph, seeds: Seeds, config: SamplingConfig, num_threads: int | None = None
+) -> float:
+    """Returns how long sampling takes for each of some seeds, code compiled."""
+    sample(graph, seeds.select(np.arange(len(seeds)) < 1), config, 1)
+    begin = time.perf_counter()
+    sample(graph, seeds, config, num_threads)
+    return (time.perf_counter() - begin) / max(1, len(seeds))
+
+
 def cached_sample(
     graph: TemporalGraph,
     seeds: Seeds,
@@ -64,7 +93,7 @@ def cached_sample(
     if name != Path(name).name:
         raise UsageError("C02", f'a cache cannot be called "{name}"', "give a plain name, without slashes")
     digest = cache_digest(graph.fingerprint, seeds, config)
-    path = folder / f"{name}-{digest[:16]}.h5"
+    path = _path(folder, name, digest)
     if path.exists():
         try:
             return open_cache(path, digest)
@@ -87,6 +116,10 @@ def cached_sample(
 
     sample_in_parts(graph, seeds, config, path, digest, digest_of, num_threads, on, listener, what)
     return open_cache(path, digest, verify=False)
+
+
+def _path(folder: Path, name: str, digest: str) -> Path:
+    return folder / f"{name}-{digest[:16]}.h5"
 
 
 def cache_digest(graph_fingerprint: str, seeds: Seeds, config: SamplingConfig) -> str:

@@ -29,7 +29,7 @@ from quartet.evaluation import blend_weights, selection_value
 from quartet.features import is_about_others
 from quartet.listener import SILENT, Listener
 from quartet.machine import ALONE, Processes
-from quartet.models.tree_target import past_column
+from quartet.models.tree_target import past_columns
 from quartet.models.tree_text import leading_columns
 from quartet.registry import model_row
 from quartet.tasks import Seeds
@@ -37,6 +37,8 @@ from quartet.training import Epoch, Fitted, Member, Output, TrainingData, View, 
 
 _TREES, _TOWER, _NETWORK = "lightgbm", "tower", "quartet"
 _FOR_TREES, _FOR_TOWER = 0.4, 0.15  # of the time limit, for trees once there are columns
+_FOR_TREES_ALONE = 0.7  # where there is no time for Quartet
+_FOR_CONTEXTS = 0.5  # of what trees and tower leave: where contexts take more, there is no time for Quartet
 _FOR_PLAIN = 0.1  # of the time limit, for the first trees, however long columns take
 _SCORED = 1000  # seeds that a network scores in a second of one core, until it has shown how many
 _TOWER_SEEDS = 5  # times as many seeds has an epoch of the tower
@@ -180,7 +182,7 @@ class Fitting:
         kinds |= {"trees": (every, "values", True)}
         if self.data.task.spec.facts.is_number:
             kinds |= {"trees on logarithms": (every, "logarithms", False)}
-            kinds |= {"trees on changes": (every, "changes", True)} if past_column(self.data) else {}
+            kinds |= {"trees on changes": (every, "changes", True)} if past_columns(self.data) else {}
         kinds |= {"trees on own rows": (own, "values", False)}
         names = {
             what[:2]: "trees" if what[:2] == kinds["trees"][:2] else name for name, what in kinds.items()
@@ -195,8 +197,12 @@ class Fitting:
         if not self.add(_TREES, name, columns, **changes):
             return None
         self.data.columns("train"), self.data.columns("val")
+        kinds_wanted = self.data.recipe.model.kinds
+        has_quartet = kinds_wanted == "all" and self._can_sample()
         num_read, begun = 0, self._seconds  # columns that trees have read, and since when
-        end = begun + _FOR_TREES * max(0.0, self.limit - begun)
+        end = begun + (_FOR_TREES if has_quartet else _FOR_TREES_ALONE) * max(0.0, self.limit - begun)
+        if self.limit < math.inf:  # columns that took the whole limit are read, too
+            end = max(end, begun + _FOR_PLAIN * self.limit)
         for number, (name, columns, target, is_extra) in enumerate(turns[1:], 1):
             more = (self._seconds - begun) * len(columns) / max(1, num_read)
             expected = self._seconds + (
@@ -205,19 +211,17 @@ class Fitting:
             if expected > end:
                 break  # another would take the trees beyond their part of the time
             num_read += len(columns)
-            share = 0.5 if number == 1 else 1.0
-            left = None if self.limit == math.inf else max(1.0, share * (end - self._seconds))
+            left = None if self.limit == math.inf else max(1.0, end - self._seconds)
             changes = {"extra_trees": is_extra, "tree_target": target, "time_limit": left}
             if not self.add(_TREES, name, columns, number, **changes):
                 return None
-        kinds_wanted = self.data.recipe.model.kinds
         if self._left <= 0 or kinds_wanted == "trees":  # trees alone are the answer
             return self._fitted()
         columns = self.gained(every)
         short = min(_FOR_TOWER * self.limit, max(1.0, self._left))
         if not self.add(_TOWER, "tower", columns, time_limit=short):
             return None
-        networks = (_TOWER, _NETWORK) if kinds_wanted == "all" else (_TOWER,)
+        networks = (_TOWER, _NETWORK) if has_quartet else (_TOWER,)
         start = self.members[-1].model.chosen_readout  # which has not seen the labels of validation
         if _NETWORK in networks and not self._add_network(columns, start):
             return None
@@ -229,6 +233,14 @@ class Fitting:
                 ):
                     return None
         return self._fitted()
+
+    def _can_sample(self) -> bool:
+        """Returns whether contexts, as long as some of them take, leave Quartet time to learn."""
+        if self.limit == math.inf or self._left <= 0:
+            return self.limit == math.inf
+        left = (1 - _FOR_TREES) * self._left - _FOR_TOWER * self.limit
+        takes = self.data.changed(self.recipe_of(_NETWORK), ()).seconds_of_contexts("train")
+        return self.processes.mean(takes) <= _FOR_CONTEXTS * left
 
     def _add_network(self, columns: tuple[str, ...], start: Any) -> bool:
         with self.processes.first_alone():  # so that the time limit is one of training alone

@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 
 from quartet.config import Recipe
-from quartet.contexts import Context, kept_graph, sample, task_context
+from quartet.contexts import Context, kept_graph, sample, seconds_for, task_context
 from quartet.database import Database
 from quartet.errors import IntegrityError, examples
 from quartet.evaluation import check_selectable, main_metric
@@ -200,6 +200,11 @@ class TrainingData:
             if self.recipe.model.tower:
                 self._contexts[split] = replace(self._contexts[split], columns=self.columns(split))
         return self._contexts[split]
+
+    def seconds_of_contexts(self, split: Split) -> float:
+        """Returns how long contexts of a split will be sampled; 0 where they are kept."""
+        graph, sampling = self.view.graph, self.recipe.sampling
+        return seconds_for(self.task, graph, sampling, split, self.cache, torch.get_num_threads())
 
     @cached_property
     def affordable_columns(self) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from quartet.config import Recipe
 from quartet.errors import Stopped
 from quartet.evaluation import blend_weights
 from quartet.features import is_about_others
@@ -257,6 +258,30 @@ def test_where_there_is_no_time_the_first_trees_are_the_answer(
     assert [member.name for member in network_of(short).members] == TREES[:1]
     assert network_of(short).weights == (1.0,)
     assert short.run.is_done
+
+
+@pytest.mark.parametrize(("seconds", "networks"), [(0.0, NETWORKS), (1e6, NETWORKS[:1])])
+def test_where_contexts_would_take_too_long_there_is_no_quartet(
+    seconds: float,
+    networks: list[str],
+    task: Task,
+    cache: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(TrainingData, "seconds_of_contexts", lambda *_: seconds)
+    short = fitted_with(task, tmp_path, cache, time_limit=10_000, bag=1)
+    members = network_of(short).members
+    assert [member.name for member in members] == ["plain trees", "trees", *networks]
+
+
+def test_how_long_contexts_take_is_known_before_they_are_sampled(task: Task, tmp_path: Path) -> None:
+    recipe = Recipe.load("small", **QUICK)
+    data = TrainingData.prepare(task, recipe, tmp_path)
+    assert data.seconds_of_contexts("train") > 0
+    assert not list(tmp_path.iterdir())
+    data.context("train")
+    assert data.seconds_of_contexts("train") == 0  # they are kept
 
 
 def test_without_columns_about_others_no_set_is_there_twice(

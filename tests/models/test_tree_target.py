@@ -6,16 +6,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from quartet.config import Recipe
+from quartet.database import Database
 from quartet.features import MEAN_PAST_LABEL
 from quartet.models.tree_target import TreeTarget
 from quartet.models.trees import Trees, _Boosting
 from quartet.runs import fit, load
 from quartet.tasks import Task
+from quartet.times import DAY
 from quartet.training import TrainingData
 from tests.tasks.small import small_shop
 from tests.trained import KINDS, TREES, Heard, asked_again, network_of
@@ -79,6 +82,49 @@ def test_trees_on_changes_begin_with_the_mean_of_past_labels(task: Task) -> None
         known = np.where(np.isnan(expected), data.output.median, expected)  # type: ignore[union-attr]
         np.testing.assert_allclose(start, target.learned(known), rtol=1e-4, atol=1e-5)
         assert np.array_equal(_Boosting(data).rows(split).start, start)
+
+
+def test_trees_that_fill_in_a_column_begin_with_the_past_labels_that_tell_most() -> None:
+    """A row has no labels of its own before. Those of the same team tell its place, those of the same race do not."""
+    rng, num = np.random.default_rng(0), 400
+    day, team, race = np.arange(num) // 2, rng.integers(0, 8, num), rng.integers(0, 8, num)
+    place = 10.0 * team + rng.integers(0, 3, num)
+    tables = {
+        "teams": pa.table({"team": np.arange(8)}),
+        "races": pa.table({"race": np.arange(8)}),
+        "results": pa.table(
+            {
+                "result": np.arange(num),
+                "team": team,
+                "race": race,
+                "at": pa.array(DAY * day, pa.timestamp("ns")),
+                "place": place,
+            }
+        ),
+    }
+    links = {"team": "teams", "race": "races"}
+    schema = {name: {"pkey": name[:-1], "fkeys": {}} for name in ("teams", "races")}
+    schema["results"] = {"pkey": "result", "time_col": "at", "fkeys": links}
+    words = {
+        "kind": "autocomplete",
+        "task_type": "regression",
+        "entity_table": "results",
+        "target_col": "place",
+    }
+    cuts = {"val_timestamp": "1970-04-01", "test_timestamp": "1970-06-01"}
+    database = Database.load(tables, {"name": "league", "tables": schema})
+    data = TrainingData.prepare(Task.load(database, {"name": "place", **words, **cuts}), recipe("changes"))
+    target = TreeTarget.of(data)
+    assert target is not None
+    assert target.column.startswith("team -> teams, results by team")
+    for split in ("train", "val"):
+        expected = []
+        for node in data.seeds[split].node - data.task.database.offsets["results"]:
+            known = place[(team == team[node]) & (day < day[node])][-12:]
+            expected.append(known.mean() if len(known) else data.output.median)  # type: ignore[union-attr]
+        start = target.start(data.columns(split), data.column_names)
+        # Sums over two links are of whole numbers, so that these means are rounded.
+        np.testing.assert_allclose(start, target.learned(np.array(expected)), atol=5e-3)
 
 
 @pytest.mark.parametrize(("target", "past_labels"), [("changes", False), ("logarithms", True)])

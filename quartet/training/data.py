@@ -202,7 +202,9 @@ class TrainingData:
         return self._contexts[split]
 
     def seconds_of_contexts(self, split: Split) -> float:
-        """Returns how long contexts of a split will be sampled; 0 where they are kept."""
+        """Returns how long contexts of a split will be sampled; 0 where they are kept, or others sample them."""
+        if self.on is not None:
+            return 0.0
         graph, sampling = self.view.graph, self.recipe.sampling
         return seconds_for(self.task, graph, sampling, split, self.cache, torch.get_num_threads())
 

@@ -84,47 +84,62 @@ def test_trees_on_changes_begin_with_the_mean_of_past_labels(task: Task) -> None
         assert np.array_equal(_Boosting(data).rows(split).start, start)
 
 
-def test_trees_that_fill_in_a_column_begin_with_the_past_labels_that_tell_most() -> None:
-    """A row has no labels of its own before. Those of the same team tell its place, those of the same race do not."""
-    rng, num = np.random.default_rng(0), 400
-    day, team, race = np.arange(num) // 2, rng.integers(0, 8, num), rng.integers(0, 8, num)
-    place = 10.0 * team + rng.integers(0, 3, num)
+NUM_RESULTS, NUM_TEAMS = 400, 8
+_rng = np.random.default_rng(0)
+day_of, team_of, race_of = (
+    np.arange(NUM_RESULTS) // 2,
+    *(_rng.integers(0, NUM_TEAMS, NUM_RESULTS) for _ in range(2)),
+)
+place_of = 10.0 * team_of + _rng.integers(0, 3, NUM_RESULTS)
+
+
+def league(place: np.ndarray[Any, Any]) -> TrainingData:
+    """Results of teams in races, whose place is to be filled in: the team tells it, the race does not."""
+    keys = pa.array(np.arange(NUM_TEAMS))
+    results = {"result": np.arange(NUM_RESULTS), "team": team_of, "race": race_of, "place": place}
+    results["at"] = pa.array(DAY * day_of, pa.timestamp("ns"))
     tables = {
-        "teams": pa.table({"team": np.arange(8)}),
-        "races": pa.table({"race": np.arange(8)}),
-        "results": pa.table(
-            {
-                "result": np.arange(num),
-                "team": team,
-                "race": race,
-                "at": pa.array(DAY * day, pa.timestamp("ns")),
-                "place": place,
-            }
-        ),
+        "teams": pa.table({"team": keys}),
+        "races": pa.table({"race": keys}),
+        "results": pa.table(results),
     }
-    links = {"team": "teams", "race": "races"}
-    schema = {name: {"pkey": name[:-1], "fkeys": {}} for name in ("teams", "races")}
-    schema["results"] = {"pkey": "result", "time_col": "at", "fkeys": links}
+    schema: dict[str, Any] = {name: {"pkey": name[:-1], "fkeys": {}} for name in ("teams", "races")}
+    schema["results"] = {"pkey": "result", "time_col": "at", "fkeys": {"team": "teams", "race": "races"}}
     words = {
-        "kind": "autocomplete",
-        "task_type": "regression",
-        "entity_table": "results",
-        "target_col": "place",
-    }
-    cuts = {"val_timestamp": "1970-04-01", "test_timestamp": "1970-06-01"}
+        "name": "place", "kind": "autocomplete", "task_type": "regression", "entity_table": "results",
+        "target_col": "place", "val_timestamp": "1970-04-01", "test_timestamp": "1970-06-01",
+    }  # fmt: skip
     database = Database.load(tables, {"name": "league", "tables": schema})
-    data = TrainingData.prepare(Task.load(database, {"name": "place", **words, **cuts}), recipe("changes"))
+    return TrainingData.prepare(Task.load(database, words), recipe("changes"))
+
+
+def test_trees_that_fill_in_a_column_begin_with_the_past_labels_that_tell_most() -> None:
+    """A row has no labels of its own before: those of rows of the same team tell its place."""
+    data = league(place_of)
     target = TreeTarget.of(data)
     assert target is not None
     assert target.column.startswith("team -> teams, results by team")
     for split in ("train", "val"):
         expected = []
         for node in data.seeds[split].node - data.task.database.offsets["results"]:
-            known = place[(team == team[node]) & (day < day[node])][-12:]
+            known = place_of[(team_of == team_of[node]) & (day_of < day_of[node])][-12:]
             expected.append(known.mean() if len(known) else data.output.median)  # type: ignore[union-attr]
         start = target.start(data.columns(split), data.column_names)
         # Sums over two links are of whole numbers, so that these means are rounded.
         np.testing.assert_allclose(start, target.learned(np.array(expected)), atol=5e-3)
+
+
+@pytest.mark.parametrize(("since", "split"), [(91, "train"), (120, "val")])
+def test_later_labels_change_neither_where_trees_begin_nor_by_which_column(since: int, split: Any) -> None:
+    """From a day on the race tells all places. No trees begin otherwise before that day, by one bit."""
+    data, other = league(place_of), league(np.where(day_of >= since, 10.0 * race_of, place_of))
+    target, again = TreeTarget.of(data), TreeTarget.of(other)
+    assert target is not None
+    assert target == again
+    is_before = data.seeds[split].time < since * DAY
+    assert is_before.any()
+    starts = [target.start(each.columns(split), each.column_names)[is_before] for each in (data, other)]
+    assert starts[0].tobytes() == starts[1].tobytes()
 
 
 @pytest.mark.parametrize(("target", "past_labels"), [("changes", False), ("logarithms", True)])

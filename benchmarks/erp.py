@@ -1,7 +1,10 @@
 """An ERP database of our own, since the real ones are gated, and how well its columns are filled in.
 
     python -m benchmarks.erp make FOLDER [--documents 4000] [--rng-seed 0]
-    python -m benchmarks.erp [--targets payment-terms plant ...] [--models lightgbm auto] [--time-limit 1m] [--seeds 0]
+    python -m benchmarks.erp [--tasks payment-terms plant ...] [--models lightgbm auto] [--time-limit 1m]
+                             [--seeds 0 1 2] [--out runs/erp] [--table]
+
+`benchmarks/repeated.py` tells what becomes of the runs.
 
 Customers order by sales documents whose items are shipped from plants, at shipping points. As in the real ones, columns
 depend on each other through the schema, and on what the tables do not tell:
@@ -21,20 +24,16 @@ A share of all cells follows no rule. Everything is drawn from `rng_seed`.
 
 from __future__ import annotations
 
-import argparse
 import tempfile
-import time
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
 
+from benchmarks.repeated import options, repeat
 from quartet.database import Database
-from quartet.listener import SILENT
-from quartet.runs import fit
 from quartet.tasks import Task
 
 DAY = 86_400
@@ -190,52 +189,25 @@ def _times(day: np.ndarray, second: np.ndarray | int = 0) -> pa.Array:
     return pa.array(START + day * DAY + second).cast(pa.timestamp("s"))
 
 
-def _line(name: str, found: dict[str, Any], seconds: float) -> str:
-    figures = "  ".join(f"{metric} {found[metric].value:.4f}" for metric in list(found)[:3])
-    return f"  {name:<36} {figures}  {seconds:6.1f} s"
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    parser = options(
+        __doc__, Path("runs/erp"), ["payment-terms", "incoterms", "plant", "shipping-point", LISTS]
     )
     parser.add_argument("make", nargs="*", help="`make FOLDER` writes the database and its tasks")
     parser.add_argument("--documents", type=int, default=4000)
     parser.add_argument("--rng-seed", type=int, default=0)
-    parser.add_argument(
-        "--targets", nargs="+", default=["payment-terms", "incoterms", "plant", "shipping-point"]
-    )
-    parser.add_argument("--models", nargs="+", default=["lightgbm", "auto"])
-    parser.add_argument("--time-limit", default="1m")
-    parser.add_argument("--seeds", nargs="+", type=int, default=[0])
-    told = parser.parse_args()
-    if told.make:
-        print(write_erp(Path(told.make[-1]), told.documents, told.rng_seed))
+    asked = parser.parse_args()
+    if asked.make:
+        print(write_erp(Path(asked.make[-1]), asked.documents, asked.rng_seed))
         return
     with tempfile.TemporaryDirectory() as place:
-        folder = write_erp(Path(place) / "erp", told.documents, told.rng_seed)
-        for target in told.targets:
-            task = Task.load(Database.load(str(folder)), str(folder / f"{target}.yaml"))
-            print(f"{target}: {len(task.classes or ())} classes, {len(task.seeds('train')):,} training rows")
-            for finding in task.findings("test"):
-                print(f"  {finding}")
-            for model in told.models:
-                for rng_seed in told.seeds:
-                    begin = time.perf_counter()
-                    trained = fit(
-                        task, model, runs=Path(place) / "runs", listener=SILENT, threads=1,
-                        time_limit=told.time_limit, rng_seed=rng_seed, past_labels=True,
-                    )  # fmt: skip
-                    seconds = time.perf_counter() - begin
-                    is_first = (model, rng_seed) == (told.models[0], told.seeds[0])
-                    evaluation = trained.evaluate(task, rules=is_first, listener=SILENT)
-                    rules = [row for row in evaluation.rows[1:] if not row.name.startswith("- ")]
-                    for row in rules if is_first else ():
-                        print(_line(f"rule: {row.name}", dict(row.measures), 0.0))
-                    print(
-                        _line(f"{model}, seed {rng_seed}", dict(evaluation.rows[0].measures), seconds),
-                        flush=True,
-                    )
+        folder = write_erp(Path(place) / "erp", asked.documents, asked.rng_seed)
+        for name in asked.tasks:
+
+            def make(name: str = name) -> Task:
+                return Task.load(Database.load(str(folder)), str(folder / f"{name}.yaml"))
+
+            repeat(name, make, asked, past_labels=True)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,9 @@
 """Measures how well links are filled in: rows of a table that a row may name, beside rules and trees.
 
     python -m benchmarks.links [--data FOLDER] [--tasks f1-driver erp-customer ...] [--models lightgbm auto]
-                               [--time-limit 1m] [--seeds 0] [--split test]
+                               [--time-limit 1m] [--seeds 0 1 2] [--split test] [--out runs/links] [--table]
+
+`benchmarks/repeated.py` tells what becomes of the runs.
 
 f1-driver        who drove, by the car, the race and the result; without the number on the car
 flights-plane    which plane flies, by the flight
@@ -12,20 +14,13 @@ erp-product      which product an item is of
 
 from __future__ import annotations
 
-import argparse
-import tempfile
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
 from benchmarks.erp import SCHEMA, erp
+from benchmarks.repeated import options, repeat
 from quartet.database import Database
-from quartet.listener import Listener
-from quartet.runs import fit
 from quartet.tasks import Task
-from quartet.times import parse_length
 
 TASKS: dict[str, tuple[str, dict[str, Any]]] = {
     "f1-driver": (
@@ -64,41 +59,9 @@ TASKS: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 def main() -> None:
-    options = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    options.add_argument("--data", type=Path, default=Path("../shared/data"))
-    options.add_argument("--tasks", nargs="*", default=list(TASKS))
-    options.add_argument("--models", nargs="*", default=["lightgbm", "auto"])
-    options.add_argument("--time-limit", default="1m")
-    options.add_argument("--seeds", nargs="*", type=int, default=[0])
-    options.add_argument("--split", default="test")
-    chosen = options.parse_args()
-    limit = parse_length(chosen.time_limit, "--time-limit") / 1e9
-    for name in chosen.tasks:
-        task = link_task(name, chosen.data)
-        shown = Table(title=f"{name}: {task.spec.entity_table}.{task.spec.target_col}")
-        figures = ("map", "recall", "accuracy")
-        for column in ("", *figures):
-            shown.add_column(column, justify="right" if column else "left")
-        for model in chosen.models:
-            for rng_seed in chosen.seeds:
-                with tempfile.TemporaryDirectory() as runs:
-                    trained = fit(
-                        task, model, runs=runs, listener=Listener(), rng_seed=rng_seed, time_limit=limit
-                    )
-                    found = trained.evaluate(task, split=chosen.split, listener=Listener())
-                is_first = model == chosen.models[0] and rng_seed == chosen.seeds[0]
-                for row in (
-                    found.rows if is_first else [r for r in found.rows if r.is_member or r is found.rows[0]]
-                ):
-                    who = f"{row.name}, random seed {rng_seed}" if row is found.rows[0] else row.name
-                    shown.add_row(who, *(str(row.measures[figure]) for figure in figures))
-                recall = found.pools["all candidates"]
-                shown.add_row(
-                    f"  {trained.members[0][0].model.summary}; candidates {recall:.3f}", style="dim"
-                )
-        Console(width=150).print(shown)
+    asked = options(__doc__, Path("runs/links"), list(TASKS)).parse_args()
+    for name in asked.tasks:
+        repeat(name, lambda name=name: link_task(name, asked.data), asked)
 
 
 def link_task(name: str, data: Path) -> Task:

@@ -1,6 +1,13 @@
 """The contexts of seeds: the samplers, what they gather, and the cache that keeps it."""
 
-from quartet.contexts.cache import Estimate, cached_sample, default_cache, estimate, task_context
+from quartet.contexts.cache import (
+    Estimate,
+    cached_sample,
+    default_cache,
+    estimate,
+    seconds_of_a_seed,
+    task_context,
+)
 from quartet.contexts.connectivity import connectivity
 from quartet.contexts.context import Array, Context, select
 from quartet.contexts.draws import draw, seed_keys
@@ -18,6 +25,7 @@ __all__ = [
     "estimate",
     "kept_graph",
     "sample",
+    "seconds_of_a_seed",
     "seed_keys",
     "select",
     "task_context",

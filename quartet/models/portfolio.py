@@ -29,10 +29,10 @@ from quartet.evaluation import blend_weights, selection_value
 from quartet.features import is_about_others
 from quartet.listener import SILENT, Listener
 from quartet.machine import ALONE, Processes
-from quartet.models.tree_target import past_column
+from quartet.models.tree_target import past_columns
 from quartet.models.tree_text import leading_columns
 from quartet.registry import model_row
-from quartet.tasks import Seeds, Split
+from quartet.tasks import KNOWN_LABELS, Seeds, Split
 from quartet.training import Epoch, Fitted, Member, Output, TrainingData, View, duration
 
 _TREES, _TOWER, _NETWORK = "lightgbm", "tower", "quartet"
@@ -199,6 +199,8 @@ class Fitting:
         self.data.columns("train"), self.data.columns("val")
         num_read, begun = 0, self._seconds  # columns that trees have read, and since when
         end = begun + _FOR_TREES * max(0.0, self.limit - begun)
+        if self.limit < math.inf:  # columns that took the whole limit are read, too
+            end = max(end, begun + _FOR_PLAIN * self.limit)
         for number, (name, columns, target, is_extra) in enumerate(turns[1:], 1):
             more = (self._seconds - begun) * len(columns) / max(1, num_read)
             expected = self._seconds + (
@@ -207,8 +209,7 @@ class Fitting:
             if expected > end:
                 break  # another would take the trees beyond their part of the time
             num_read += len(columns)
-            share = 0.5 if number == 1 else 1.0
-            left = None if self.limit == math.inf else max(1.0, share * (end - self._seconds))
+            left = None if self.limit == math.inf else max(1.0, end - self._seconds)
             changes = {"extra_trees": is_extra, "tree_target": target, "time_limit": left}
             if not self.add(_TREES, name, columns, number, **changes):
                 return None
@@ -242,7 +243,7 @@ class Fitting:
         kinds |= {"trees": (every, "values", True)}
         if self.data.task.spec.facts.is_number:
             kinds |= {"trees on logarithms": (every, "logarithms", False)}
-            kinds |= {"trees on changes": (every, "changes", True)} if past_column(self.data) else {}
+            kinds |= {"trees on changes": (every, "changes", True)} if past_columns(self.data) else {}
         kinds |= {"trees on own rows": (own, "values", False)}
         names = {
             what[:2]: "trees" if what[:2] == kinds["trees"][:2] else name for name, what in kinds.items()
@@ -264,11 +265,15 @@ class Fitting:
             recipe = self.recipe_of(_TREES, time_limit=max(1.0, _FOR_SCOUTS * self.limit), **changes)
             fitted = model_row(_TREES).model_class.fit(some.changed(recipe, every), self.processes)
             chosen |= _gained([fitted.model], _SCOUTED_GAIN)
-        return tuple(name for name in every if name in chosen) if len(chosen) >= _FEWEST_COLUMNS else every
+        if len(chosen) < _FEWEST_COLUMNS:
+            return every
+        return tuple(
+            name for name in every if name in chosen or KNOWN_LABELS in name
+        )  # trees may begin with these
 
     def _add_network(self, columns: tuple[str, ...], start: Any) -> bool:
         if self.limit < math.inf:
-            self.data = self.data.fewer(train=self._seen)
+            self.data = self.data.fewer(train=self._seen(columns))
         with self.processes.first_alone():  # so that the time limit is one of training alone
             self.data.changed(self.recipe_of(_NETWORK), columns).context("train")
         return self.add(_NETWORK, "quartet", columns, start=start, time_limit=self._for_network)
@@ -278,12 +283,13 @@ class Fitting:
         """Returns how many cells of columns can be made, put into bins and learned from in the time limit."""
         return _CELLS * self.limit * torch.get_num_threads()
 
-    @property
-    def _seen(self) -> int:
-        """Returns how many seeds networks can learn from in the time that is left; the others need no contexts."""
-        recipe = self.data.recipe
-        seen = _LEARNED * torch.get_num_threads() * max(0.0, self._left)
-        return int(max(seen, recipe.seeds_per_epoch or 0, 2 * recipe.batch_size))
+    def _seen(self, columns: tuple[str, ...]) -> int:
+        """Returns how many seeds a network can learn from in the time that is left: the others need no context."""
+        data = self.data.changed(self.recipe_of(_NETWORK), columns)
+        a_context = self.processes.mean(data.seconds_of_a_context())
+        a_seed = a_context + 1 / (_LEARNED * torch.get_num_threads())
+        left = self._left - len(self.data.seeds["val"]) * a_context
+        return max(2 * self.data.recipe.batch_size, int(left / a_seed))
 
     @property
     def _seconds(self) -> float:

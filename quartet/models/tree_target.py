@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from quartet.features import CODE, FIRST_CODE, LAST, MEAN_PAST_LABEL, NUM_LISTS, NumberColumn, list_column
+from quartet.features import CODE, FIRST_CODE, LAST, MEAN_PAST_LABEL, NUM_LISTS, list_column
 from quartet.tasks import KNOWN_LABELS, LABEL, class_codes
 from quartet.training import RegressionOutput, TrainingData
 
@@ -37,6 +37,7 @@ class TreeTarget:
     begins: bool = False  # with the mean of past labels, in the same scale
     past_mean: float = 0.0  # of the column of past labels
     past_std: float = 1.0
+    column: str = MEAN_PAST_LABEL  # that one, of an entity's own or of rows that it has a row in common with
 
     @staticmethod
     def of(data: TrainingData) -> TreeTarget | None:
@@ -48,10 +49,18 @@ class TreeTarget:
         size = float(np.median(above) or above.mean() or 1.0)
         told = TreeTarget(output.median, output.spread, output.low, size, 0.0)
         told = TreeTarget(**asdict(told) | {"most": float(np.abs(told.learned(data.labels("train"))).max())})
-        column = past_column(data)
-        if wanted == "logarithms" or column is None:
+        if wanted == "logarithms" or not past_columns(data):
             return told
-        return TreeTarget(**asdict(told) | {"begins": True, "past_mean": column.mean, "past_std": column.std})
+        return told._begun(data)
+
+    def _begun(self, data: TrainingData) -> TreeTarget:
+        """Returns the target that begins with the past labels which tell those of training best."""
+        scale = data.features.statistics.tables[KNOWN_LABELS].of("number")[LABEL]
+        facts = asdict(self) | {"begins": True, "past_mean": scale.mean, "past_std": scale.std}
+        targets = [TreeTarget(**facts | {"column": name}) for name in past_columns(data)]
+        matrix, names, learned = data.columns("train"), data.column_names, self.learned(data.labels("train"))
+        misses = [float(np.abs(one._past(matrix, names) - learned).mean()) for one in targets]
+        return targets[int(np.argmin(misses))]
 
     def learned(self, labels: NDArray[Any]) -> Floats:
         """Returns labels as trees are fitted to them."""
@@ -60,9 +69,10 @@ class TreeTarget:
 
     def start(self, matrix: NDArray[np.float32], names: tuple[str, ...]) -> Floats | None:
         """Returns where trees begin for each row; without past labels, at the median."""
-        if not self.begins:
-            return None
-        mean = matrix[:, names.index(MEAN_PAST_LABEL)].astype(np.float64) * self.past_std + self.past_mean
+        return self._past(matrix, names) if self.begins else None
+
+    def _past(self, matrix: NDArray[np.float32], names: tuple[str, ...]) -> Floats:
+        mean = matrix[:, names.index(self.column)].astype(np.float64) * self.past_std + self.past_mean
         return self.learned(np.where(np.isnan(mean), self.median, mean))
 
     def standardised(self, raw: Floats) -> Floats:
@@ -80,7 +90,7 @@ class TreeTarget:
         """
         start = self.start(matrix, names)
         if start is not None:
-            added[:, 0, names.index(MEAN_PAST_LABEL)] += start
+            added[:, 0, names.index(self.column)] += start
         moved = added.sum(2)
         whole = self.standardised(base + moved) - self.standardised(base)
         return added * np.divide(whole, moved, out=np.zeros_like(moved), where=moved != 0)[:, :, None]
@@ -234,8 +244,8 @@ class ListStart(_Start):
         return np.asarray(np.log(rates / (1 - rates)))
 
 
-def past_column(data: TrainingData) -> NumberColumn | None:
-    """Returns what is known of the column of past labels, where there is one and it holds numbers."""
+def past_columns(data: TrainingData) -> list[str]:
+    """Returns the columns of the mean of past labels, on each path to them, where these hold numbers."""
     tables = data.features.statistics.tables
-    column = tables[KNOWN_LABELS].of("number").get(LABEL) if KNOWN_LABELS in tables else None
-    return column if MEAN_PAST_LABEL in data.column_names else None
+    is_number = KNOWN_LABELS in tables and LABEL in tables[KNOWN_LABELS].of("number")
+    return [name for name in data.column_names if name.endswith(MEAN_PAST_LABEL)] if is_number else []

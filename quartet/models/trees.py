@@ -220,7 +220,10 @@ def _target_from(
 ) -> TreeTarget | ClassStart | ListStart:
     """Returns what was kept of a target; a ValueError where it could lead astray."""
     if "rates" not in facts:
-        return TreeTarget(**facts)
+        numbers = TreeTarget(**facts)
+        if numbers.begins and numbers.column not in names:
+            raise ValueError("trees begin with a column that there is not")
+        return numbers
     if "weight" in facts:
         lists = ListStart(tuple(facts["columns"]), float(facts["weight"]), tuple(facts["rates"]))
         is_right = len(lists.rates) == len(lists.columns) == num_outputs and lists.weight > 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from quartet.causal import visible
-from quartet.contexts import sample
+from quartet.contexts import sample, seconds_of_a_seed
 from quartet.errors import TaskError
 from quartet.listener import Listener
 from quartet.recommend.candidates import Pool
@@ -22,7 +22,6 @@ from quartet.recommend.pairs import Block, Reader
 from quartet.recommend.ranker import Ranker, stop_rows
 from quartet.recommend.recommender import (
     MEMBERS,
-    RULES,
     TOWERS,
     TREES,
     Recommender,
@@ -30,7 +29,7 @@ from quartet.recommend.recommender import (
     rule_scores,
     tower_recipe,
 )
-from quartet.recommend.rows import PairRows, pair_rows, reciprocal_ranks
+from quartet.recommend.rows import PairRows, pair_rows, reciprocal_ranks, standardised
 from quartet.recommend.towers import Towers
 from quartet.tasks import Seeds
 from quartet.times import NEVER
@@ -41,6 +40,7 @@ _MOST_TRAINED, _MOST_JUDGED = 20_000, 3_000  # seeds: of training the latest, of
 _FOR_CONTEXTS, _TRIED = 0.4, 256  # of what is left; seeds that tell how long a context takes
 _ENOUGH = 300  # seeds of validation that tell epochs of towers apart; of fewer the last is kept
 _STEPS = 6  # weights are multiples of a sixth
+_NOISE = 0.5  # deviations of a difference: what gains less is left out
 
 
 class Fitting:
@@ -69,22 +69,25 @@ class Fitting:
         self.first = next(reader.blocks(self.val))
         self.names = self.first.columns.names()
         self.model = Recommender(tuple(path.name for path in reader.past.paths), step=reader.step)
-        self._score_rules()
-        for name in set(self.wanted) & set(RULES):
+        for name, score in self._rule_scores().items():
+            self.scores[name] = score
             self._tell(name)
         for member, add in ((TREES, self._add_trees), (TOWERS, self._add_towers)):
             if member in self.wanted:
                 if not add():
                     return None
                 self._tell(member)
-        best = float(self._precisions(blended(self.judged.seed, self.scores, self.model.weights)).mean())
+        best = float(self._blended_precisions(self.model.weights).mean())
         epoch = Epoch(0, float("nan"), best, time.perf_counter() - self.begin, 0.0, is_best=True)
         return Fitted(self.model, [epoch], epoch, self.model.summary)
 
-    def _score_rules(self) -> None:
-        for name, score in rule_scores(self.first.moment, self.names, self.judged.matrix).items():
-            if name in self.wanted:
-                self.scores[name] = reciprocal_ranks(self.judged.seed, score, self.judged.item)
+    def _rule_scores(self) -> dict[str, Floats]:
+        """Returns what the rules that are members say of the pairs of validation."""
+        seed, item = self.judged.seed, self.judged.item
+        rules = rule_scores(self.first.moment, self.names, self.judged.matrix)
+        return {
+            name: reciprocal_ranks(seed, score, item) for name, score in rules.items() if name in self.wanted
+        }
 
     def _add_trees(self) -> bool:
         """Fits trees, which validation stops and, where it has few seeds, the last windows of training, too."""
@@ -125,19 +128,17 @@ class Fitting:
         if towers is None:
             return False
         self.scores[TOWERS] = self._tower_scores(towers, data.view)
-        before, value = self.judged, self._precisions(self.scores[TOWERS]).mean()
+        before, value = (self.judged, self.scores), self._blended_precisions(self._weights()).mean()
         nearest = _nearest(towers, self.reader, data.view, self.val)
         self.judged = pair_rows(self.reader, self.val, nearest=nearest)
-        with_nearest = self._tower_scores(towers, data.view)
-        helps = bool(self._precisions(with_nearest).mean() >= value)
-        self.model = replace(self.model, towers=towers, has_nearest=helps)
-        if not helps:
-            self.judged = before
-            return True
-        self.scores[TOWERS] = with_nearest
-        self._score_rules()
+        self.scores = self._rule_scores()
         if self.model.ranker is not None:
             self.scores[TREES] = self.model.ranker.scores(self.judged.matrix)
+        self.scores[TOWERS] = self._tower_scores(towers, data.view)
+        helps = bool(self._blended_precisions(self._weights()).mean() >= value)
+        self.model = replace(self.model, towers=towers, has_nearest=helps)
+        if not helps:
+            self.judged, self.scores = before
         return True
 
     @property
@@ -148,7 +149,8 @@ class Fitting:
         """Returns the latest seeds whose contexts can be sampled in a part of the time left, and their pairs."""
         if self.limit == math.inf or len(self.train) <= _TRIED:
             return self.train, self.taught
-        each = _seconds_of_a_seed(data, self.train)
+        some = self.train.select(_is_latest(self.train, _TRIED))
+        each = seconds_of_a_seed(data.view.graph, some, data.recipe.sampling, torch.get_num_threads())
         num = int((_FOR_CONTEXTS * self._left) / max(each, 1e-9)) - len(self.val)
         is_kept = _is_latest(self.train, max(_TRIED, num))
         if is_kept.all():
@@ -168,25 +170,42 @@ class Fitting:
             scores[at] = towers.scores(vectors[block.at], items, of, rows.item[at], rows.matrix[at])
         return scores
 
+    def _blended_precisions(self, weights: Mapping[str, float]) -> Floats:
+        return self._precisions(blended(self.judged.seed, self.scores, weights))
+
     def _precisions(self, score: Floats) -> Floats:
         return self.judged.precisions(self.reader, score, self.val, self.k)
 
     def _weights(self) -> dict[str, float]:
-        """Returns what each member weighs: of those as good as the best, within a deviation, the most equal ones."""
-        names, tried = list(self.scores), []
-        for parts in itertools.product(range(_STEPS + 1), repeat=len(names)):
-            if sum(parts) == _STEPS:
-                weights = {name: part / _STEPS for name, part in zip(names, parts, strict=True)}
-                each = self._precisions(blended(self.judged.seed, self.scores, weights))
-                tried.append((sum(part**2 for part in parts), -float(each.mean()), each, weights))
-        best = min(tried, key=lambda one: one[1])[2]
-        return min((one for one in tried if _as_good(one[2], best)), key=lambda one: one[:2])[3]
+        """Returns what each member weighs: all has the best, until sixths given to others help by more than noise.
+
+        So a blend is not worse on validation than any of its members.
+        """
+        own = {name: standardised(self.judged.seed, score) for name, score in self.scores.items()}
+
+        def judged(parts: Mapping[str, int]) -> Floats:
+            total = np.sum([part * own[name] for name, part in parts.items() if part], axis=0)
+            return self._precisions(total)
+
+        each = {name: judged({name: _STEPS}) for name in own}
+        best = max(own, key=lambda name: float(each[name].mean()))
+        parts, value = {name: _STEPS * (name == best) for name in own}, each[best]
+        while True:
+            moved = [
+                parts | {giver: parts[giver] - 1, taker: parts[taker] + 1}
+                for giver, taker in itertools.permutations(own, 2)
+                if parts[giver]
+            ]
+            values = [judged(one) for one in moved]
+            first = int(np.argmax([one.mean() for one in values])) if moved else 0
+            if not moved or not _is_better(values[first], value):
+                return {name: part / _STEPS for name, part in parts.items()}
+            parts, value = moved[first], values[first]
 
     def _tell(self, name: str) -> None:
         value, seconds = float(self._precisions(self.scores[name]).mean()), time.perf_counter() - self.told
         self.model = replace(self.model, weights=self._weights())
-        blend = blended(self.judged.seed, self.scores, self.model.weights)
-        so_far, self.told = float(self._precisions(blend).mean()), time.perf_counter()
+        so_far, self.told = float(self._blended_precisions(self.model.weights).mean()), time.perf_counter()
         epoch = Epoch(0, float("nan"), so_far, self.told - self.begin, 0.0, is_best=True)
         member = Member(self.model.shown(name), name, self.data.recipe.rng_seed, value, seconds, None)
         self.listener.member(member, Fitted(self.model, [epoch], epoch, name))
@@ -221,22 +240,13 @@ def _is_latest(seeds: Seeds, most: int) -> NDArray[np.bool_]:
     return is_latest
 
 
-def _seconds_of_a_seed(data: TrainingData, seeds: Seeds) -> float:
-    """Returns how long it takes to sample the context of a seed, by some of the latest."""
-    some = seeds.select(_is_latest(seeds, _TRIED))
-    sample(data.view.graph, some.select(np.arange(len(some)) < 1), data.recipe.sampling, 1)  # compiled by now
-    begin = time.perf_counter()
-    sample(data.view.graph, some, data.recipe.sampling, torch.get_num_threads())
-    return (time.perf_counter() - begin) / len(some)
-
-
 def _nearest(towers: Towers, reader: Reader, view: View, seeds: Seeds) -> Callable[[Block], Pool]:
     """Returns what finds the items nearest to the sources of a block of seeds."""
     vectors, own = towers.vectors(view, seeds), towers.own_numbers(reader)
     return lambda block: towers.nearest(vectors[block.at], towers.of_items(block, own), block)
 
 
-def _as_good(each: Floats, best: Floats) -> bool:
-    """Returns whether precisions are within a deviation of the best."""
-    lost = best - each
-    return bool(lost.mean() <= lost.std() / math.sqrt(len(lost)))
+def _is_better(each: Floats, other: Floats) -> bool:
+    """Returns whether precisions are better than others by more than a part of the deviation of the difference."""
+    gain = each - other
+    return bool(gain.mean() > _NOISE * gain.std() / math.sqrt(len(gain)))

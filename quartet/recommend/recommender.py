@@ -32,8 +32,8 @@ from quartet.tasks import Links, Seeds
 from quartet.training import Fitted, Member, Output, TrainingData, View
 
 RULES = ("most popular lately", "own past by recency", "own past by count")
-_RULE, TREES, TOWERS = RULES[1], "trees", "towers"
-MEMBERS = {"auto": (_RULE, TREES, TOWERS), "lightgbm": (TREES,), "quartet": (TOWERS,)}
+TREES, TOWERS = "trees", "towers"
+MEMBERS = {"auto": (*RULES, TREES, TOWERS), "lightgbm": (TREES,), "quartet": (TOWERS,)}
 _FILE = "recommender.json"
 _LOWEST = -1e5
 

@@ -149,7 +149,8 @@ def _box(task: Task) -> list[Checkpoint]:
             continue
         kind, recipe = row.class_for(task.spec.type), Recipe.load("small", "", name)
         recipe = recipe.changed(time_limit=_TO_RANK) if is_ranking else recipe
-        recipe = recipe.changed(past_labels=task.fills_in_links)
+        fills_in = task.spec.kind == "autocomplete"
+        recipe = recipe.changed(past_labels=fills_in and task.tells_past_labels)
         data = TrainingData.prepare(task, recipe.changed(protocol="rolling"))
         model = kind.new(data, recipe) if hasattr(kind, "new") else kind.fit(data).model
         model = model.eval() if hasattr(model, "eval") else model

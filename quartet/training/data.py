@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 
 from quartet.config import Recipe
-from quartet.contexts import Context, cached_sample, default_cache, kept_graph, sample
+from quartet.contexts import Context, cached_sample, default_cache, kept_graph, sample, seconds_of_a_seed
 from quartet.database import Database
 from quartet.errors import IntegrityError, examples
 from quartet.evaluation import check_selectable, main_metric
@@ -34,6 +34,7 @@ BATCH = 512  # seeds of a batch at inference: a fixed number, because its size d
 _AT_ONCE = 32 * BATCH  # seeds that are sampled together: whole batches, so that their bits stay the same
 _ROWS_AT_ONCE = 2**18  # seeds whose columns are in memory together: whole batches, too
 _MOST_CELLS = 2**24  # of columns that are kept from one model to the next
+_TRIED = 128  # seeds that tell how long a context takes
 _DRAW = 0x5EED5  # of the seeds that stand for all
 _graphs: WeakKeyDictionary[Database, TemporalGraph] = WeakKeyDictionary()
 
@@ -205,6 +206,13 @@ class TrainingData:
             if self.recipe.model.tower:
                 self._contexts[split] = replace(self._contexts[split], columns=self.columns(split))
         return self._contexts[split]
+
+    def seconds_of_a_context(self) -> float:
+        """Returns how long it takes to sample the context of a training seed, by some; 0 where others sample them."""
+        if self.on is not None:
+            return 0.0
+        some = self.fewer(train=_TRIED).seeds["train"].without_target()
+        return seconds_of_a_seed(self.view.graph, some, self.recipe.sampling, torch.get_num_threads())
 
     @cached_property
     def affordable_columns(self) -> tuple[str, ...]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from quartet.config import Recipe
 from quartet.errors import Stopped
 from quartet.evaluation import blend_weights
 from quartet.features import is_about_others
@@ -261,6 +263,13 @@ def test_where_there_is_no_time_the_first_trees_are_the_answer(
     assert short.run.is_done
 
 
+def test_how_long_contexts_take_is_known_before_they_are_sampled(task: Task, tmp_path: Path) -> None:
+    data = TrainingData.prepare(task, Recipe.load("small", **QUICK), tmp_path)
+    assert data.seconds_of_a_context() > 0
+    assert not list(tmp_path.iterdir())
+    assert replace(data, on="local:2").seconds_of_a_context() == 0  # others sample them
+
+
 def test_without_columns_about_others_no_set_is_there_twice(
     task: Task, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -313,9 +322,8 @@ def test_scouts_choose_the_columns_of_many_seeds(
 def test_networks_gather_contexts_of_no_more_seeds_than_they_can_see(
     task: Task, tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(portfolio, "_LEARNED", 0)
+    monkeypatch.setattr(TrainingData, "seconds_of_a_context", lambda *_: 1e6)
     heard = Following()
-    settings = {"seeds_per_epoch": 20, "batch_size": 8, "epochs": 1, "bag": 1}
-    fitted_with(task, tmp_path, cache, heard, time_limit=60.0, **settings)
+    fitted_with(task, tmp_path, cache, heard, time_limit=60.0, bag=1, batch_size=8)
     # Before that, those of a tower, which reads no rows.
-    assert heard.work["contexts of churn-train"][-1] == (20, 20)
+    assert heard.work["contexts of churn-train"][-1] == (16, 16)  # two batches

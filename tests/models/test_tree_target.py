@@ -6,16 +6,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from quartet.config import Recipe
+from quartet.database import Database
 from quartet.features import MEAN_PAST_LABEL
 from quartet.models.tree_target import TreeTarget
 from quartet.models.trees import Trees, _Boosting
 from quartet.runs import fit, load
 from quartet.tasks import Task
+from quartet.times import DAY
 from quartet.training import TrainingData
 from tests.tasks.small import small_shop
 from tests.trained import KINDS, TREES, Heard, asked_again, network_of
@@ -79,6 +82,64 @@ def test_trees_on_changes_begin_with_the_mean_of_past_labels(task: Task) -> None
         known = np.where(np.isnan(expected), data.output.median, expected)  # type: ignore[union-attr]
         np.testing.assert_allclose(start, target.learned(known), rtol=1e-4, atol=1e-5)
         assert np.array_equal(_Boosting(data).rows(split).start, start)
+
+
+NUM_RESULTS, NUM_TEAMS = 400, 8
+_rng = np.random.default_rng(0)
+day_of, team_of, race_of = (
+    np.arange(NUM_RESULTS) // 2,
+    *(_rng.integers(0, NUM_TEAMS, NUM_RESULTS) for _ in range(2)),
+)
+place_of = 10.0 * team_of + _rng.integers(0, 3, NUM_RESULTS)
+
+
+def league(place: np.ndarray[Any, Any]) -> TrainingData:
+    """Results of teams in races, whose place is to be filled in: the team tells it, the race does not."""
+    keys = pa.array(np.arange(NUM_TEAMS))
+    results = {"result": np.arange(NUM_RESULTS), "team": team_of, "race": race_of, "place": place}
+    results["at"] = pa.array(DAY * day_of, pa.timestamp("ns"))
+    tables = {
+        "teams": pa.table({"team": keys}),
+        "races": pa.table({"race": keys}),
+        "results": pa.table(results),
+    }
+    schema: dict[str, Any] = {name: {"pkey": name[:-1], "fkeys": {}} for name in ("teams", "races")}
+    schema["results"] = {"pkey": "result", "time_col": "at", "fkeys": {"team": "teams", "race": "races"}}
+    words = {
+        "name": "place", "kind": "autocomplete", "task_type": "regression", "entity_table": "results",
+        "target_col": "place", "val_timestamp": "1970-04-01", "test_timestamp": "1970-06-01",
+    }  # fmt: skip
+    database = Database.load(tables, {"name": "league", "tables": schema})
+    return TrainingData.prepare(Task.load(database, words), recipe("changes"))
+
+
+def test_trees_that_fill_in_a_column_begin_with_the_past_labels_that_tell_most() -> None:
+    """A row has no labels of its own before: those of rows of the same team tell its place."""
+    data = league(place_of)
+    target = TreeTarget.of(data)
+    assert target is not None
+    assert target.column.startswith("team -> teams, results by team")
+    for split in ("train", "val"):
+        expected = []
+        for node in data.seeds[split].node - data.task.database.offsets["results"]:
+            known = place_of[(team_of == team_of[node]) & (day_of < day_of[node])][-12:]
+            expected.append(known.mean() if len(known) else data.output.median)  # type: ignore[union-attr]
+        start = target.start(data.columns(split), data.column_names)
+        # Sums over two links are of whole numbers, so that these means are rounded.
+        np.testing.assert_allclose(start, target.learned(np.array(expected)), atol=5e-3)
+
+
+@pytest.mark.parametrize(("since", "split"), [(91, "train"), (120, "val")])
+def test_later_labels_change_neither_where_trees_begin_nor_by_which_column(since: int, split: Any) -> None:
+    """From a day on the race tells all places. No trees begin otherwise before that day, by one bit."""
+    data, other = league(place_of), league(np.where(day_of >= since, 10.0 * race_of, place_of))
+    target, again = TreeTarget.of(data), TreeTarget.of(other)
+    assert target is not None
+    assert target == again
+    is_before = data.seeds[split].time < since * DAY
+    assert is_before.any()
+    starts = [target.start(each.columns(split), each.column_names)[is_before] for each in (data, other)]
+    assert starts[0].tobytes() == starts[1].tobytes()
 
 
 @pytest.mark.parametrize(("target", "past_labels"), [("changes", False), ("logarithms", True)])

@@ -11,8 +11,10 @@ import pytest
 
 from quartet.listener import Listener
 from quartet.recommend import fitting
+from quartet.recommend.recommender import RULES
 from quartet.runs import TrainedModel, fit, leakcheck, load
 from quartet.runs.run import Run
+from quartet.training import Fitted, Member
 from tests.recommend.orders import NUM_SHOPS, QUERY, orders, who, write_orders
 from tests.trained import QUICK, invoke, run
 
@@ -32,10 +34,27 @@ def trees(source: Path) -> Path:
     return (runs / "latest").resolve()
 
 
+class Following(Listener):
+    """Remembers how good each member is on validation, and the blend of all so far."""
+
+    def __init__(self) -> None:
+        self.members: dict[str, float] = {}
+        self.so_far: list[float] = []
+
+    def member(self, member: Member, fitted: Fitted) -> None:
+        self.members[member.architecture] = member.validation
+        self.so_far.append(fitted.best.validation)
+
+
 @pytest.fixture(scope="module")
-def blend(tmp_path_factory: pytest.TempPathFactory) -> TrainedModel:
+def heard() -> Following:
+    return Following()
+
+
+@pytest.fixture(scope="module")
+def blend(tmp_path_factory: pytest.TempPathFactory, heard: Following) -> TrainedModel:
     folder = tmp_path_factory.mktemp("blend")
-    return fit(who(), runs=folder, listener=Listener(), time_limit=20, **SMALL)
+    return fit(who(), runs=folder, listener=heard, time_limit=20, **SMALL)
 
 
 def test_the_whole_way_on_the_command_line(source: Path, trees: Path) -> None:
@@ -55,7 +74,7 @@ def test_the_whole_way_on_the_command_line(source: Path, trees: Path) -> None:
 
 def test_a_blend_is_kept_and_answers_again_with_the_same_bits(blend: TrainedModel) -> None:
     task = who()
-    assert set(blend.members[0][0].model.weights) == {"own past by recency", "trees", "towers"}  # type: ignore[attr-defined]
+    assert set(blend.members[0][0].model.weights) == {*RULES, "trees", "towers"}  # type: ignore[attr-defined]
     kept, seeds = Run(blend.folder).predictions("test"), task.seeds("test")
     rows = seeds.node - task.full_database.offsets["orders"]
     numbers = task.full_database["orders"].data["number"].take(rows).to_pylist()
@@ -64,6 +83,26 @@ def test_a_blend_is_kept_and_answers_again_with_the_same_bits(blend: TrainedMode
     assert asked.table.drop_columns(["item name"]).equals(kept)
     found = load(blend.folder).evaluate(task, listener=Listener())
     assert {"- trees", "- towers"} < {row.name for row in found.rows}
+
+
+def test_files_for_the_board_are_those_of_other_lists(source: Path, trees: Path) -> None:
+    tested = json.loads(invoke("evaluate", trees, "--json"))["rows"][0]["measures"]["map"]["value"]
+    board = source.parent / "board"
+    told = json.loads(invoke("submit", trees, "--out", board, "--json"))
+    assert told["columns"] == ["number", "placed", "customer"]
+    (run_figures,) = told["runs"]
+    assert (run_figures["val"], run_figures["test"]) == (pytest.approx(load(trees).validation), tested)
+    header, *lines = (board / "orders__who.csv").read_text().splitlines()
+    assert header == "number,placed,customer"
+    assert len(lines) == told["num_rows"]["test"] == len(who().seeds("test"))
+    assert all(line.count("C") == 5 for line in lines)  # as many customers as the task is judged by
+    assert json.loads(invoke("submit", trees, "--out", board, "--check", "--json")) == told
+
+
+def test_no_member_is_better_on_validation_than_the_blend(blend: TrainedModel, heard: Following) -> None:
+    assert set(heard.members) == {*RULES, "trees", "towers"}
+    assert blend.validation == heard.so_far[-1] >= max(heard.members.values())
+    assert sum(blend.members[0][0].model.weights.values()) == pytest.approx(1.0)  # type: ignore[attr-defined]
 
 
 def test_nothing_later_changes_a_list(trees: Path) -> None:
@@ -84,7 +123,7 @@ def test_towers_learn_from_as_many_seeds_as_contexts_have_time_for(
     heard: list[tuple[int, int]] = []
     towers = fitting.Towers.fit
     monkeypatch.setattr(fitting, "_TRIED", 64)
-    monkeypatch.setattr(fitting, "_seconds_of_a_seed", lambda *_: 1e-3)
+    monkeypatch.setattr(fitting, "seconds_of_a_seed", lambda *_: 1e-3)
 
     def fit_towers(
         data: Any, context: Any, seeds: Any, reader: Any, names: Any, rows: Any, *more: Any

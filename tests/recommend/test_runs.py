@@ -15,6 +15,7 @@ from quartet.explain import global_view
 from quartet.findings import Finding
 from quartet.listener import Listener
 from quartet.recommend import reasons
+from quartet.recommend.recommender import RULES
 from quartet.report import write_report
 from quartet.runs import Ensemble, LiveModel, TrainedModel, fit, leakcheck, load
 from quartet.runs.run import Run
@@ -73,7 +74,7 @@ def blend(told: Told, tmp_path_factory: pytest.TempPathFactory) -> TrainedModel:
 
 def test_a_listener_hears_of_all_members_so_far(told: Told, blend: TrainedModel) -> None:
     """Of each member its own time is told, and beside its own figure that of the blend, the last of which is kept."""
-    assert len(told.members) == 3
+    assert len(told.members) == 5
     assert told.so_far[0].validation == told.members[0].validation
     assert told.so_far[-1].validation == blend.validation
     spent = np.cumsum([member.seconds for member in told.members])
@@ -117,7 +118,7 @@ def test_scores_fall_along_a_list_and_lists_are_as_long_as_asked(trees: Path) ->
 def test_a_blend_is_kept_and_answers_again_with_the_same_bits(blend: TrainedModel) -> None:
     task = next_books()
     again = load(blend.folder)
-    assert set(blend.members[0][0].model.weights) == {"own past by recency", "trees", "towers"}  # type: ignore[attr-defined]
+    assert set(blend.members[0][0].model.weights) == {*RULES, "trees", "towers"}  # type: ignore[attr-defined]
     kept = Run(blend.folder).predictions("test")
     seeds = task.seeds("test")
     rows = seeds.node - task.database.offsets["readers"]

@@ -10,14 +10,17 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from quartet.config import Recipe
 from quartet.errors import DataError
 from quartet.evaluation import measures
 from quartet.training import (
+    Adam,
     Trainer,
     TrainingData,
     counted_masks,
+    flat,
     next_mask,
     step_tensor_bytes,
     weight_bytes,
@@ -229,6 +232,29 @@ def test_no_bit_depends_on_how_many_threads_there_are(model: str, data: Training
     for other in found[1:]:
         assert without_seconds(other.state.epochs) == without_seconds(found[0].state.epochs)
         assert same_weights(other.network, found[0].network)
+
+
+@pytest.mark.parametrize("weight_decay", [0.0, 0.1])
+def test_adam_moves_as_that_of_torch(weight_decay: float) -> None:
+    """Also a parameter that the loss does not reach at first: its gradient is zero."""
+    torch.manual_seed(0)
+    ours, theirs = (
+        [nn.Parameter(torch.ones(size, dtype=torch.float64)) for size in ((3, 2), (), (4,))] for _ in "12"
+    )
+    adam, oracle = Adam(ours, weight_decay), torch.optim.Adam(theirs, weight_decay=weight_decay)
+    for step in range(20):
+        gradients = [torch.randn_like(parameter) for parameter in ours]
+        for parameter, gradient in zip(theirs, gradients, strict=True):
+            parameter.grad = gradient.clone()
+        if step < 5:
+            theirs[1].grad = torch.zeros_like(theirs[1])
+        oracle.param_groups[0]["lr"] = 0.1 / (step + 1)
+        oracle.step()
+        adam.step(
+            flat([gradients[0], None if step < 5 else gradients[1], gradients[2]], ours), 0.1 / (step + 1)
+        )
+        for one, other in zip(ours, theirs, strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-12)
 
 
 def test_masks_follow_from_their_key_alone() -> None:

@@ -40,7 +40,9 @@ bench: $(READY)
 	$(BIN)/python benchmarks/score.py
 	$(BIN)/quartet train demo airport-late --protocol rolling --time-limit 1m --runs out/bench
 	$(BIN)/python benchmarks/kept.py out/bench/latest --json out/bench/kept.json
+	$(BIN)/python benchmarks/train.py --json out/bench/train.json
 	$(BIN)/python benchmarks/scale.py
+	$(BIN)/python benchmarks/goals.py out/bench --json out/bench/goals.json
 
 leakcheck: $(READY)
 	$(BIN)/python -m benchmarks.leakcheck

@@ -1,7 +1,7 @@
 """What we ask of the computer: files, compiled loops, cores, devices, processes, shards, and large arrays in files."""
 
 from quartet.machine.compiled import compiled, is_compiled
-from quartet.machine.cores import free_cores, mapped, usable_cores, use_threads
+from quartet.machine.cores import free_cores, mapped, one_thread_each, usable_cores, use_threads
 from quartet.machine.devices import Precision, autocast, choose_device, free_bytes
 from quartet.machine.files import (
     as_path,
@@ -47,6 +47,7 @@ __all__ = [
     "mapped",
     "new_file",
     "new_folder",
+    "one_thread_each",
     "parse_size",
     "set_aside",
     "set_columns_aside",

@@ -7,8 +7,10 @@ cores that are free when a command begins.
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import TypeVar
 
 from quartet.errors import UsageError
@@ -41,9 +43,31 @@ def use_threads(wanted: int | None = None, num_sharing: int = 1) -> None:
 
 
 def mapped(function: Callable[[_Item], _Result], items: Iterable[_Item], threads: int) -> Iterator[_Result]:
-    """Yields the results of a function in the order of the items; with one thread no other is begun for them."""
+    """Yields the results of a function in the order of the items; with one thread no other is begun for them.
+
+    At most one item more than there are threads is under way or waits to be taken: results may be large.
+    """
     if threads == 1:
         yield from map(function, items)
         return
     with ThreadPoolExecutor(threads) as pool:
-        yield from pool.map(function, items)
+        begun: deque[Future[_Result]] = deque()
+        for item in items:
+            begun.append(pool.submit(function, item))
+            if len(begun) > threads:
+                yield begun.popleft().result()
+        while begun:
+            yield begun.popleft().result()
+
+
+@contextmanager
+def one_thread_each() -> Iterator[int]:
+    """Yields how many threads torch computes with; meanwhile it computes with one in each of them."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield before
+    finally:
+        torch.set_num_threads(before)

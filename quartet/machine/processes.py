@@ -2,15 +2,14 @@
 
     torchrun --nproc-per-node 2 -m quartet train SRC TASK
 
-Gradients are exchanged by PyTorch's DistributedDataParallel. This file tells a process which slice is its own, and
-lets all of them agree: on a loss, on stopping, on what the first of them has made.
+This file tells a process which slice is its own, and lets all of them agree: on a gradient, on a loss, on stopping, on
+what the first of them has made.
 """
 
 from __future__ import annotations
 
 import atexit
 import os
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
@@ -20,11 +19,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
-    from torch import Tensor, nn
-    from torch.nn.parallel import DistributedDataParallel
+    from torch import Tensor
 
 T = TypeVar("T")
-M = TypeVar("M", bound="nn.Module")
 _LONGEST_WAIT = timedelta(days=7)  # for the first process, which may sample for hours
 
 
@@ -46,13 +43,14 @@ class Processes:
         """Returns which of so many items are this process's: each has as many as any other, or one more or less."""
         return slice(num_items * self.rank // self.count, num_items * (self.rank + 1) // self.count)
 
-    def synchronised(self, module: M) -> M | DistributedDataParallel:
-        """Returns the module such that backward through its forward leaves the mean gradient of all processes."""
+    def averaged(self, vector: Tensor) -> Tensor:
+        """Returns the mean of all processes' vectors; the vector itself is written over."""
         if self.count == 1:
-            return module
-        from torch.nn.parallel import DistributedDataParallel
+            return vector
+        import torch
 
-        return DistributedDataParallel(module)
+        torch.distributed.all_reduce(vector)
+        return vector.div_(self.count)
 
     def mean(self, value: float) -> float:
         """Returns the mean of all processes' values."""
@@ -132,7 +130,4 @@ def all_processes(device: str = "cpu") -> Iterator[Processes]:
     if not torch.distributed.is_initialized():  # once: a group that was left cannot be entered again
         torch.distributed.init_process_group(backend, timeout=_LONGEST_WAIT)
         atexit.register(torch.distributed.destroy_process_group)
-    with warnings.catch_warnings():
-        # Torch also compares the strides of dimensions of size one, which mean nothing.
-        warnings.filterwarnings("ignore", "Grad strides do not match bucket view strides")
-        yield Processes(rank, count, num_local, device)
+    yield Processes(rank, count, num_local, device)

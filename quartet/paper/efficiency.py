@@ -25,7 +25,7 @@ from quartet.paper.numbers import paper_ratios
 from quartet.paper.runner import dataset_name
 from quartet.paper.tables import NOTHING, Sheet
 from quartet.tasks import SPLITS, Task
-from quartet.training import Trainer, TrainingData, backward_by_group, step_tensor_bytes, weight_bytes
+from quartet.training import Trainer, TrainingData, backward_by_group, flat, step_tensor_bytes, weight_bytes
 
 _LITERAL_SEEDS = 16  # at a time: more of them do not make a seed cheaper where nothing is shared
 _COLUMNS = ("", "epoch", "throughput", "precompute", "memory of a step", "cache", "parameters")
@@ -79,12 +79,14 @@ class _Subject:
             return trainer.data.output.loss(logits.float(), target[seed]).sum() / len(places)
 
         network.train()
-        trainer.optimizer.zero_grad()
+        network.zero_grad()
         begin = time.process_time()
         backward_by_group(network, batch, loss)
         trained = time.process_time()
         # Adam's own step comes once for a batch, however many seeds it is timed with here.
-        trainer.optimizer.step()
+        trainer.optimizer.step(
+            flat([p.grad for p in trainer.parameters], trainer.parameters), trainer.recipe.learning_rate
+        )
         network.after_step(lambda rows: rows)
         stepped = time.process_time()
         network.eval()

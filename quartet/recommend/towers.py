@@ -32,7 +32,7 @@ from quartet.recommend.pairs import Block, Matrix, Reader
 from quartet.recommend.rows import PairRows
 from quartet.registry import model_row
 from quartet.tasks import Seeds
-from quartet.training import Output, TrainingData, View
+from quartet.training import Adam, Output, TrainingData, View, flat
 
 WIDTH = 32  # of the vectors of sources and items
 _INSIDE = 64
@@ -153,8 +153,8 @@ class Towers(nn.Module):
         towers = Towers.new(data, reader, names, train, item_columns.numpy())
         own = torch.from_numpy(towers.own_numbers(reader)[train.item])
         theirs = [p for name, p in towers.named_parameters() if not name.startswith("network.")]
-        parts = [{"params": list(towers.network.parameters())}, {"params": theirs}]
-        optimizer = torch.optim.Adam(parts, weight_decay=recipe.weight_decay)
+        own_rates = ((list(towers.network.parameters()), 1.0), (theirs, _FASTER))
+        parts = [(Adam(some, recipe.weight_decay), faster) for some, faster in own_rates]
         firsts = np.searchsorted(train.seed, np.arange(len(context) + 1))
         taught = np.flatnonzero(np.bincount(train.seed, train.label, minlength=len(context)) > 0)
         best, step, weights = -1.0, 0, {}
@@ -170,8 +170,6 @@ class Towers(nn.Module):
                 places = np.sort(order[first : first + size])
                 done = max((step + 0.5) / num_steps, min(1.0, (time.perf_counter() - begin) / seconds))
                 rate = min(1.0, done / 0.05) * (1 + math.cos(math.pi * done)) / 2
-                for group, faster in zip(optimizer.param_groups, (1.0, _FASTER), strict=True):
-                    group["lr"] = recipe.learning_rate * rate * faster
                 torch.manual_seed((recipe.rng_seed << 32) + step)
                 towers.train()
                 sketch = torch.from_numpy(context.sketch[places])
@@ -192,10 +190,12 @@ class Towers(nn.Module):
                     _softmax_loss(whole, seed, is_true, len(places)),
                     _softmax_loss(near[free], seed[free], is_true[free], len(places)),
                 ]
-                optimizer.zero_grad(set_to_none=True)
+                towers.zero_grad()
                 torch.stack(losses).sum().backward()
                 torch.nn.utils.clip_grad_norm_(towers.parameters(), recipe.clip_norm)
-                optimizer.step()
+                for adam, faster in parts:
+                    gradient = flat([p.grad for p in adam.parameters], adam.parameters)
+                    adam.step(gradient, recipe.learning_rate * rate * faster)
                 towers.network.after_step(lambda rows: rows)
                 step += 1
             towers.eval()

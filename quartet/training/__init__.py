@@ -6,8 +6,10 @@ times, N tables, A archetypes, Z latents, D width, H heads, M the width inside a
 """
 
 from quartet.training.accumulate import backward_by_group
+from quartet.training.adam import Adam, flat
 from quartet.training.cost import duration
 from quartet.training.data import TrainingData, View, graph_of
+from quartet.training.masks import counted_masks, next_mask
 from quartet.training.memory import step_tensor_bytes, weight_bytes
 from quartet.training.model import Epoch, Fitted, Member, Model, Training
 from quartet.training.network import Encoded, ModelSchema, Network
@@ -23,6 +25,7 @@ from quartet.training.outputs import (
 from quartet.training.trainer import Trainer
 
 __all__ = [
+    "Adam",
     "BinaryOutput",
     "Encoded",
     "Epoch",
@@ -39,9 +42,12 @@ __all__ = [
     "TrainingData",
     "View",
     "backward_by_group",
+    "counted_masks",
     "duration",
     "fit_output",
+    "flat",
     "graph_of",
+    "next_mask",
     "output_from_dict",
     "output_to_dict",
     "step_tensor_bytes",

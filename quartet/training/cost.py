@@ -148,7 +148,10 @@ def _trial_step(trainer: Trainer, size: int) -> tuple[Trainer, float]:
     """Returns another trainer, and the seconds that a step of so many seeds took it; the second, if both were quick."""
     small = trainer.recipe.changed(batch_size=size, seeds_per_epoch=3 * size, epochs=1, time_limit=None)
     alone = replace(trainer.processes, rank=0, count=1)
-    trial = Trainer(trainer.data, alone, micro_batch=size, recipe=small)
+    parts = -(-min(trainer.recipe.batch_size, trainer.seeds_an_epoch) // trainer.micro_batch)
+    trial = Trainer(
+        trainer.data, alone, micro_batch=-(-size // parts), recipe=small
+    )  # as many threads have work
     listener = _Trial(trial)
     trial.run(listener)
     return trial, listener.ends[-1] - listener.ends[-2]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,7 +12,7 @@ from torch import Tensor
 
 from quartet.contexts import Context, select
 from quartet.listener import SILENT, Listener
-from quartet.machine import Precision, autocast, mapped
+from quartet.machine import Precision, autocast, mapped, one_thread_each
 from quartet.tokens import TokenBatch, Tokenizer
 from quartet.training.data import BATCH
 
@@ -47,18 +46,7 @@ def context_logits(
         return logits
 
     batches = range(0, len(context), BATCH)
-    with _one_thread_each() as threads:
+    with one_thread_each() as threads:
         num_threads = max(1, min(threads, len(batches))) if device.type == "cpu" else 1
         parts = list(mapped(batch_logits, batches, num_threads))
     return np.concatenate(parts or [np.empty((0, network.schema.num_outputs))])
-
-
-@contextmanager
-def _one_thread_each() -> Iterator[int]:
-    """Yields how many threads torch computes with; meanwhile it computes with one in each of them."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield before
-    finally:
-        torch.set_num_threads(before)

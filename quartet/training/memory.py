@@ -34,9 +34,16 @@ def seeds_that_fit(network: Network, tokens: Callable[[int], TokenBatch], most: 
     return seeds
 
 
+def parts_that_fit(network: Network, batch: TokenBatch, free: int) -> int:
+    """Returns how many parts like this batch can be under way together, each with its gradient: at least one."""
+    one = int(_MARGIN * step_tensor_bytes(network, batch)) + weight_bytes(network)
+    return max(1, int(_USABLE * free - _step_bytes(network, batch)) // one + 1)
+
+
 def _step_bytes(network: Network, batch: TokenBatch) -> int:
     """Returns what a step on a batch needs beside the weights, which are there before the first one."""
-    kept = 4 * weight_bytes(network)  # Adam's two moments, the best weights so far, what processes exchange
+    # Adam's two moments, the best weights so far, two gradients, and Adam's two vectors once these have gone.
+    kept = 6 * weight_bytes(network)
     return _LOADED + kept + int(_MARGIN * step_tensor_bytes(network, batch))
 
 

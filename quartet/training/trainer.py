@@ -3,8 +3,10 @@
 Nothing random is remembered: the order of seeds, the noise and the dropout of a step are functions of the recipe's
 `rng_seed` and the step's number. A run that was interrupted therefore goes on as if it had not been.
 
-A batch may be cut: among processes (`machine/processes.py`), and in each into micro-batches that fit in memory
-(`memory.py`). Either way a step is that of the whole batch, but for rounding and for which numbers dropout drops.
+A batch is cut: among processes (`machine/processes.py`), and in each into parts of seeds with near times, which share
+most of what they read. A thread takes whole parts, and gradients are added in the order of the parts: no bit depends on
+how many threads there are. However it is cut (parts are smaller where memory is short, `memory.py`), a step is that of
+the whole batch, but for rounding and for which numbers dropout drops.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -36,22 +39,30 @@ from quartet.machine import (
     check_checksums,
     free_bytes,
     intact,
+    mapped,
     new_folder,
+    one_thread_each,
     write_checksums,
 )
 from quartet.registry import model_row
 from quartet.tasks import SPLITS, Split
-from quartet.tokens import TokenBatch, shuffled_places
-from quartet.training.accumulate import ForwardGroup, GroupForward, backward_by_group
+from quartet.tokens import TokenBatch, Tokenizer, shuffled_places
+from quartet.training.accumulate import gradient_by_group
+from quartet.training.adam import Adam, flat
 from quartet.training.data import BATCH, TrainingData
 from quartet.training.logits import context_logits
-from quartet.training.memory import seeds_that_fit
+from quartet.training.masks import counted_masks
+from quartet.training.memory import parts_that_fit, seeds_that_fit
 from quartet.training.model import Epoch
 from quartet.training.network import Network
 
 _RISE = 0.05  # the fraction of a run in which a cosine schedule rises
 _REFIT, _REFIT_RATE, _FEWEST_REFIT_STEPS = 0.25, 0.5, 10  # of the steps and of the learning rate of training
 _REFIT_DRAW = 2**20  # of the order of seeds, beside the numbers of epochs
+# Seeds of a part on a CPU, of a wide network and of one up to this width: of fewer each costs more, because a part of a
+# narrow network takes tens of milliseconds for small operations; of more there are too few parts for threads.
+_PART, _NARROW_PART, _NARROW = 64, 128, 128
+_GROUP_NUMBERS = 2400 * 512  # on a CPU, the most numbers of a group's tokens: what stays in its cache
 _ANEW = "start a new run"
 _NO_MEMORY = ("memory", "could not create a primitive")  # what torch says, and oneDNN inside it
 
@@ -95,8 +106,8 @@ class Trainer:
         self.network: Network = (
             model_row(recipe.model.architecture).model_class.new(data, recipe).to(self.device)
         )
-        self.last_forward = processes.synchronised(ForwardGroup(self.network))
-        self.optimizer = self._new_optimizer()
+        self.parameters = list(self.network.parameters())
+        self.optimizer = Adam(self.parameters, recipe.weight_decay)
         self.state = TrainingState(micro_batch=micro_batch)
         self.best_weights: dict[str, Tensor] = {}
         self.split: Split = "train"  # of the batch under way
@@ -133,7 +144,7 @@ class Trainer:
         """
         state, size = self.state, self.recipe.batch_size
         first, num_steps = state.step, max(_FEWEST_REFIT_STEPS, round(_REFIT * state.step))
-        self.optimizer = self._new_optimizer()
+        self.optimizer = Adam(self.parameters, self.recipe.weight_decay)
         batches: list[tuple[Split, NDArray[np.int64]]] = []
         while state.step < first + num_steps:
             if self.processes.any(listener.should_stop()):
@@ -151,12 +162,6 @@ class Trainer:
             self._step(places)
         self.network.is_refit = True
         return True
-
-    def _new_optimizer(self) -> torch.optim.Adam:
-        recipe = self.recipe
-        return torch.optim.Adam(
-            self.network.parameters(), lr=recipe.learning_rate, weight_decay=recipe.weight_decay
-        )
 
     def epoch_places(self, epoch: int) -> list[NDArray[np.int64]]:
         """Returns the seeds of an epoch in batches: a function of the recipe and the epoch's number."""
@@ -177,32 +182,46 @@ class Trainer:
 
     @property
     def micro_batch(self) -> int:
-        """Returns how many seeds each process takes at a time: its slice of a batch, or less where memory is short."""
+        """Returns how many seeds a part has: as many as suit the device, or less where memory is short."""
         if self.state.micro_batch is None:
             batch = max(self.epoch_places(0), key=len)
             own, most = self._own(batch)[0], -(-len(batch) // self.processes.count)  # most: of any process
-            free = free_bytes(self.processes.device) // self.processes.num_sharing_memory
-            fits = seeds_that_fit(self.network, lambda count: self._tokens(own[:count]), most, free)
+            part = _NARROW_PART if self.recipe.model.width <= _NARROW else _PART
+            most = min(most, part) if self.device.type == "cpu" else most
+            fits = seeds_that_fit(
+                self.network, lambda count: self._tokens(own[:count]), most, self._free_bytes()
+            )
             self.state.micro_batch = min(self.processes.joined([fits]))
         return self.state.micro_batch
+
+    @cached_property
+    def _parts_at_once(self) -> int:
+        """Returns how many parts may be under way together: on a CPU as many as fit in memory."""
+        if self.device.type != "cpu":
+            return 1
+        tokens = self._tokens(self._own(max(self.epoch_places(0), key=len))[0][: self.micro_batch])
+        return parts_that_fit(self.network, tokens, self._free_bytes())
+
+    def _free_bytes(self) -> int:
+        return free_bytes(self.processes.device) // self.processes.num_sharing_memory
 
     def _step(self, places: NDArray[np.int64]) -> None:
         """Takes one step of Adam on the mean loss of a batch."""
         own, weight = self._own(places)
-        micro_batches = np.array_split(own, -(-len(own) // self.micro_batch))
+        parts = np.array_split(own, -(-len(own) // self.micro_batch))
         begin, state, recipe = time.perf_counter(), self.state, self.recipe  # `micro_batch` is counted before
-        # Of dropout: other masks in every process.
-        torch.manual_seed((recipe.rng_seed << 32) + (self.processes.rank << 26) + state.step)
+        if self.device.type != "cpu":  # of dropout: other masks in every process
+            torch.manual_seed((recipe.rng_seed << 32) + (self.processes.rank << 26) + state.step)
         self.network.train()
-        self.optimizer.zero_grad(set_to_none=True)
-        loss = self._backward(places, micro_batches, weight)
-        norm = torch.nn.utils.clip_grad_norm_(self.network.parameters(), recipe.clip_norm)
-        if not torch.isfinite(norm) or not np.isfinite(loss):
-            raise self._not_finite(f"the loss became {loss} at step {state.step + 1}")
-        for group in self.optimizer.param_groups:
-            group["lr"] = recipe.learning_rate * self._rate()
-        self.optimizer.step()
-        self.network.after_step(lambda rows: self.processes.gathered(rows if weight else rows[:0]))
+        with one_thread_each() as threads:  # also of what is not cut: sums of several threads have other bits
+            with _memory_explained(f"{len(parts[0]):,} seeds at a time at width {recipe.model.width}"):
+                loss, gradient = self._gradient(places, parts, weight, threads)
+            norm = float(gradient.norm())
+            if not math.isfinite(norm) or not math.isfinite(loss):
+                raise self._not_finite(f"the loss became {loss} at step {state.step + 1}", gradient)
+            gradient.mul_(min(1.0, recipe.clip_norm / (norm + 1e-6)))
+            self.optimizer.step(gradient, recipe.learning_rate * self._rate())
+            self.network.after_step(lambda rows: self.processes.gathered(rows if weight else rows[:0]))
         state.batch, state.step = state.batch + 1, state.step + 1
         state.loss += loss * len(places)
         took = self.processes.mean(time.perf_counter() - begin)  # so that time runs out in all at once
@@ -220,24 +239,31 @@ class Trainer:
             done = max(done, min(1.0, self.state.seconds / self.recipe.time_limit))
         return _cosine(done)
 
-    def _backward(
-        self, places: NDArray[np.int64], micro_batches: list[NDArray[np.int64]], weight: float
-    ) -> float:
-        """Returns the mean loss of a batch, of which this process takes its slice, and leaves its gradient."""
+    def _gradient(
+        self, places: NDArray[np.int64], parts: list[NDArray[np.int64]], weight: float, threads: int
+    ) -> tuple[float, Tensor]:
+        """Returns the mean loss of a batch, of which this process takes some parts, and its gradient."""
         sketch = torch.from_numpy(self.data.context(self.split).sketch[places]).to(self.device)
         self.network.update_batch_stats(sketch)
-        *others, last = micro_batches
-        with _memory_explained(f"{len(last):,} seeds at a time at width {self.recipe.model.width}"):
-            with self.last_forward.no_sync():
-                forward = self.network.forward_group
-                losses = [self._add_gradient(micro, weight, sketch, forward) for micro in others]
-            losses.append(self._add_gradient(last, weight, sketch, self.last_forward))
-        return self.processes.mean(sum(losses))
+        key = (self.recipe.rng_seed, self.processes.rank, self.state.step)
 
-    def _add_gradient(
-        self, places: NDArray[np.int64], weight: float, sketch: Tensor, last_forward: GroupForward
-    ) -> float:
-        """Returns the weighted loss of some seeds, whose gradient is added to the network's."""
+        def of_part(number: int) -> tuple[float, Tensor]:
+            with counted_masks(*key, number), autocast(self.device.type, self.recipe.precision):
+                return self._part_gradient(parts[number], weight, sketch)
+
+        at_once = min(threads, len(parts))
+        at_once = min(at_once, self._parts_at_once) if at_once > 1 else 1
+        found = mapped(of_part, range(len(parts)), at_once)
+        loss, gradient = next(found)
+        for value, own in found:
+            loss += value
+            gradient.add_(own)
+        return self.processes.mean(loss), self.processes.averaged(gradient)
+
+    def _part_gradient(
+        self, places: NDArray[np.int64], weight: float, sketch: Tensor
+    ) -> tuple[float, Tensor]:
+        """Returns the weighted loss of some seeds, and its gradient."""
         batch = replace(self._tokens(places), whole_sketch=sketch)
         target = self.target[self.split][places].to(self.device)
 
@@ -248,11 +274,16 @@ class Trainer:
                 weight / heads
             )
 
-        with autocast(self.device.type, self.recipe.precision):
-            return float(backward_by_group(self.network, batch, loss, last_forward))
+        value, gradients = gradient_by_group(self.network, batch, loss)
+        return float(value), flat(gradients, self.parameters)
 
     def _own(self, places: NDArray[np.int64]) -> tuple[NDArray[np.int64], float]:
-        """Returns this process's slice of a batch, and the weight of each seed: gradients are averaged at the end."""
+        """Returns this process's slice of a batch in the order of time, and the weight of each seed.
+
+        Gradients are averaged at the end.
+        """
+        times = self.data.context(self.split).seed_time
+        places = places[np.argsort(times[places], kind="stable")]
         own = places[self.processes.slice_for(len(places))]
         if not len(own):  # more processes than seeds: it goes along with one that weighs nothing
             return places[:1], 0.0
@@ -260,7 +291,14 @@ class Trainer:
 
     def _tokens(self, places: NDArray[np.int64]) -> TokenBatch:
         context = select(self.data.context(self.split), places)
-        return self.data.view.tokenizer(context, draw=self.state.step + 1, device=self.device)
+        return self._tokenizer(context, draw=self.state.step + 1, device=self.device)
+
+    @cached_property
+    def _tokenizer(self) -> Tokenizer:
+        tokenizer = self.data.view.tokenizer
+        if self.device.type != "cpu" or tokenizer.group_tokens is not None:
+            return tokenizer
+        return replace(tokenizer, group_tokens=_GROUP_NUMBERS // self.recipe.model.width)
 
     def _end_epoch(self, num_seeds: int) -> Epoch:
         state, begin = self.state, time.perf_counter()
@@ -305,13 +343,11 @@ class Trainer:
         limit = self.recipe.time_limit
         return limit is not None and self.state.seconds >= limit
 
-    def _not_finite(self, what: str) -> DataError:
+    def _not_finite(self, what: str, gradient: Tensor | None = None) -> DataError:
         """Returns error C12, with the first gradient that is not finite. No such state is ever saved."""
-        bad = [
-            name
-            for name, p in self.network.named_parameters()
-            if p.grad is not None and not torch.isfinite(p.grad).all()
-        ]
+        names = [name for name, _ in self.network.named_parameters()]
+        own = () if gradient is None else gradient.split([p.numel() for p in self.parameters])
+        bad = [name for name, each in zip(names, own, strict=False) if not each.isfinite().all()]
         where = f"; first in the gradient of {bad[0]}" if bad else ""
         return DataError(
             "C12",
@@ -327,9 +363,7 @@ class Trainer:
             return
         tensors = {f"model.{name}": t for name, t in self.network.state_dict().items()}
         tensors |= {f"best.{name}": t for name, t in self.best_weights.items()}
-        names = [name for name, _ in self.network.named_parameters()]
-        for number, moments in self.optimizer.state_dict()["state"].items():
-            tensors |= {f"adam.{part}.{names[number]}": t for part, t in moments.items()}
+        tensors |= {"adam.mean": self.optimizer.mean, "adam.square": self.optimizer.square}
         with new_folder(folder) as fresh:
             (fresh / "state.json").write_text(json.dumps(asdict(self.state)), encoding="utf-8")
             save_file(
@@ -350,13 +384,9 @@ class Trainer:
         tensors = load_file(folder / "tensors.safetensors")
         self.network.load_state_dict(_below(tensors, "model."))
         self.best_weights = _below(tensors, "best.")
-        moments = {
-            number: {part: tensors[f"adam.{part}.{name}"] for part in ("step", "exp_avg", "exp_avg_sq")}
-            for number, (name, _) in enumerate(self.network.named_parameters())
-            if f"adam.step.{name}" in tensors
-        }
-        groups = self.optimizer.state_dict()["param_groups"]
-        self.optimizer.load_state_dict({"state": moments, "param_groups": groups})
+        self.optimizer.mean.copy_(tensors["adam.mean"])
+        self.optimizer.square.copy_(tensors["adam.square"])
+        self.optimizer.num_steps = self.state.step
 
 
 def _cosine(done: float) -> float:

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from quartet.errors import ResourceError, UsageError
-from quartet.machine import autocast, choose_device, free_bytes, free_cores, usable_cores, use_threads
+from quartet.machine import autocast, choose_device, free_bytes, free_cores, mapped, usable_cores, use_threads
 
 
 def there(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
@@ -104,6 +104,20 @@ def test_threads_are_set_as_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
             use_threads(0)
     finally:
         torch.set_num_threads(before)
+
+
+def test_few_results_wait_to_be_taken() -> None:
+    begun: list[int] = []
+
+    def begin(item: int) -> int:
+        begun.append(item)
+        return item
+
+    found = mapped(begin, range(9), 2)
+    assert next(found) == 0
+    assert len(begun) <= 3
+    assert list(found) == list(range(1, 9))
+    assert list(mapped(begin, [], 2)) == []
 
 
 # --- free memory ------------------------------------------------------------------------------------

@@ -158,7 +158,7 @@ def test_without_torchrun_a_process_is_alone() -> None:
      *({"branches": (branch,)} for branch in SMALL.branches)],
 )  # fmt: skip
 def test_every_parameter_always_has_a_gradient(changes: dict[str, Any]) -> None:
-    """DistributedDataParallel waits for each of them in every step: also for those of a table without rows."""
+    """Also those of a table without rows: without one, weight decay alone would move it by the whole learning rate."""
     sampling = SamplingConfig(fallback="null", local_budget=10, lookback_days=1)
     case = buyers(3, SMALL.changed(**changes), sampling, count=1)
     backward_by_group(case.model.train(), case.batch.to(torch.float64), lambda logits, _: logits.sum())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,11 +10,23 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
+from quartet.config import Recipe
 from quartet.errors import DataError
 from quartet.evaluation import measures
-from quartet.training import Trainer, TrainingData
-from tests.trained import TINY, Heard, churn, same_weights, without_seconds
+from quartet.training import (
+    Adam,
+    Trainer,
+    TrainingData,
+    counted_masks,
+    flat,
+    next_mask,
+    step_tensor_bytes,
+    weight_bytes,
+)
+from quartet.training.memory import parts_that_fit
+from tests.trained import SIZES, TINY, Heard, churn, same_weights, without_seconds
 
 pytestmark = pytest.mark.usefixtures("one_thread")  # sums in the same order: bits are compared here
 
@@ -147,7 +160,7 @@ def rates(data: TrainingData, **changes: object) -> list[float]:
     class Watch(Heard):
         def step(self, num_seeds: int) -> None:
             super().step(num_seeds)
-            found.append(trainer.optimizer.param_groups[0]["lr"] / TINY.learning_rate)
+            found.append(trainer.optimizer.rate / TINY.learning_rate)
 
     trainer.run(Watch())
     return found
@@ -171,7 +184,7 @@ def test_a_cosine_follows_the_time_limit(data: TrainingData) -> None:
     trainer = Trainer(data, recipe=TINY.changed(schedule="cosine", epochs=1000, time_limit=1e6))
     trainer.state.seconds = 5e5
     trainer._step(trainer.epoch_places(0)[0])
-    assert trainer.optimizer.param_groups[0]["lr"] == pytest.approx(TINY.learning_rate / 2, rel=1e-3)
+    assert trainer.optimizer.rate == pytest.approx(TINY.learning_rate / 2, rel=1e-3)
 
 
 def test_the_latest_seeds_are_those_that_are_trained_on(data: TrainingData) -> None:
@@ -194,3 +207,82 @@ def test_epochs_are_compared_on_some_validation_seeds(data: TrainingData) -> Non
     assert some.validate() == pytest.approx(expected, abs=1e-6)
     other = Trainer(data, recipe=TINY.changed(validation_seeds=20, rng_seed=5))
     assert other.validated.tolist() == some.validated.tolist()
+
+
+# --- threads ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("model", ["quartet", "relgt"])
+def test_no_bit_depends_on_how_many_threads_there_are(model: str, data: TrainingData) -> None:
+    """Batches of four parts and of three, the last with fewer seeds; with dropout of everything."""
+    recipe = Recipe.load(
+        "small", "", model, **SIZES, batch_size=32, seeds_per_epoch=150, epochs=1, attention_dropout=0.2
+    )
+    found = []
+    before = torch.get_num_threads()
+    try:
+        for threads in (1, 2, 3):
+            torch.set_num_threads(threads)
+            trainer = Trainer(data, micro_batch=9, recipe=recipe)
+            assert trainer.run()
+            assert torch.get_num_threads() == threads
+            found.append(trainer)
+    finally:
+        torch.set_num_threads(before)
+    for other in found[1:]:
+        assert without_seconds(other.state.epochs) == without_seconds(found[0].state.epochs)
+        assert same_weights(other.network, found[0].network)
+
+
+@pytest.mark.parametrize("weight_decay", [0.0, 0.1])
+def test_adam_moves_as_that_of_torch(weight_decay: float) -> None:
+    """Also a parameter that the loss does not reach at first: its gradient is zero."""
+    torch.manual_seed(0)
+    ours, theirs = (
+        [nn.Parameter(torch.ones(size, dtype=torch.float64)) for size in ((3, 2), (), (4,))] for _ in "12"
+    )
+    adam, oracle = Adam(ours, weight_decay), torch.optim.Adam(theirs, weight_decay=weight_decay)
+    for step in range(20):
+        gradients = [torch.randn_like(parameter) for parameter in ours]
+        for parameter, gradient in zip(theirs, gradients, strict=True):
+            parameter.grad = gradient.clone()
+        if step < 5:
+            theirs[1].grad = torch.zeros_like(theirs[1])
+        oracle.param_groups[0]["lr"] = 0.1 / (step + 1)
+        oracle.step()
+        adam.step(
+            flat([gradients[0], None if step < 5 else gradients[1], gradients[2]], ours), 0.1 / (step + 1)
+        )
+        for one, other in zip(ours, theirs, strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-12)
+
+
+def test_masks_follow_from_their_key_alone() -> None:
+    """Not from what another thread has drawn, nor from torch's generator; without a key they are drawn from it."""
+
+    def masks(*key: int) -> list[int]:
+        with counted_masks(*key):
+            return [next_mask() for _ in range(3)]
+
+    expected = masks(0, 1, 2)
+    assert len(set(expected)) == 3
+    with counted_masks(5), ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(lambda _: masks(0, 1, 2), range(4))) == [expected] * 4
+        assert not set(expected) & set(pool.submit(masks, 0, 1, 3).result())
+    torch.manual_seed(0)
+    drawn = next_mask()
+    assert next_mask() != drawn
+    torch.manual_seed(0)
+    assert next_mask() == drawn
+
+
+def test_parts_are_taken_together_as_far_as_they_fit(data: TrainingData) -> None:
+    trainer = Trainer(data, micro_batch=8)
+    batch = trainer._tokens(np.arange(8))
+    kept = 6 * weight_bytes(trainer.network) + 80 * 10**6
+    one = int(1.25 * step_tensor_bytes(trainer.network, batch))
+    own = one + weight_bytes(trainer.network)
+    for parts in (1, 2, 5):
+        enough = (kept + one + (parts - 1) * own) / 0.9
+        assert parts_that_fit(trainer.network, batch, int(enough) + 10) == parts
+        assert parts_that_fit(trainer.network, batch, int(enough) - 10) == max(1, parts - 1)

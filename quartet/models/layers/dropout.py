@@ -16,18 +16,19 @@ from torch import Tensor, nn
 
 from quartet.contexts import draw
 from quartet.machine import compiled
+from quartet.training import next_mask
 
 
 def dropout(numbers: Tensor, rate: float, is_training: bool) -> Tensor:
     """In training, sets each number to zero with probability `rate` and scales up the others.
 
-    The key is drawn from torch's generator. The rate is rounded to 65,536ths.
+    The rate is rounded to 65,536ths.
     """
     if not is_training or not rate:
         return numbers
     if numbers.device.type != "cpu":
         return F.dropout(numbers, rate)
-    dropped: Tensor = _Dropped.apply(numbers, rate, int(torch.randint(2**62, ())))
+    dropped: Tensor = _Dropped.apply(numbers, rate, next_mask())
     return dropped
 
 

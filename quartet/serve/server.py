@@ -35,20 +35,9 @@ def check_token(host: str, token: str) -> None:
         raise UsageError("H01", what, "make one: openssl rand -hex 32")
 
 
-def serve(
-    service: Service,
-    host: str = "127.0.0.1",
-    port: int = 8000,
-    token: str = "",
-    watch: tuple[str, float] | None = None,
-) -> None:
-    """Serves until the process is asked to end; questions under way are answered first."""
-    server = Server(service, host, port, token, watch)
-    server.run()
-
-
 class Server(uvicorn.Server):
-    """The server of one service. It listens at once, and is ready when the model has answered once."""
+    """The server of one service. It listens at once, is ready when the model has answered once, and runs until the
+    process is asked to end; questions under way are answered first."""
 
     def __init__(
         self, service: Service, host: str, port: int, token: str = "", watch: tuple[str, float] | None = None

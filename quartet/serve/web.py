@@ -280,7 +280,7 @@ async def _failed(_: Request, error: Exception) -> Response:
     if not isinstance(error, (DataError, UsageError)):
         raise error
     what, fix = (_PATH.sub("…", text)[:2000] for text in (error.what, error.fix))
-    return JSONResponse({"error": {"code": error.code, "what": what, "fix": fix}}, 422)
+    return await _refused(_, Refused(422, error.code, what, fix))
 
 
 async def _invalid(_: Request, error: Exception) -> Response:
@@ -288,12 +288,12 @@ async def _invalid(_: Request, error: Exception) -> Response:
     first = error.errors()[0]
     where = ".".join(str(part) for part in first["loc"])[:200]
     what = f"{where}: {first['msg']}"[:500]
-    return JSONResponse({"error": {"code": "H06", "what": what, "fix": "see /openapi.json"}}, 422)
+    return await _refused(_, Refused(422, "H06", what, "see /openapi.json"))
 
 
 async def _not_there(_: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     words = {404: ("H04", "there is no such place"), 405: ("H09", "this is not how to ask here")}
     code, what = words.get(error.status_code, ("H02", "the request cannot be read"))
-    body = {"error": {"code": code, "what": what, "fix": "see /openapi.json"}}
-    return JSONResponse(body, error.status_code, error.headers)
+    refused = Refused(error.status_code, code, what, "see /openapi.json")
+    return JSONResponse(refused.body, error.status_code, error.headers)

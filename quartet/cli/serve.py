@@ -49,8 +49,7 @@ def serve(
 
     token = os.environ.pop("QUARTET_TOKEN", "")  # no process begun from here needs to know it
     try:
-        from quartet.serve import Journal, Limits, Service, check_token
-        from quartet.serve import serve as serve_forever
+        from quartet.serve import Journal, Limits, Server, Service, check_token
     except ModuleNotFoundError as error:
         what = f"a service needs the package {error.name}, which is not installed"
         raise ResourceError("R01", what, 'pip install "quartet-rdl[serve]"') from None
@@ -63,4 +62,4 @@ def serve(
     kept = Journal(journal or (trained.folder if trained.members[0][1] else model) / "rows.journal")
     limits = Limits(seconds=timeout, in_flight=in_flight)
     service = Service(trained, lambda: trained.record.open(source, schema), kept, limits, device)
-    serve_forever(service, host, port, token, None if watch is None else (source, watch))
+    Server(service, host, port, token, None if watch is None else (source, watch)).run()

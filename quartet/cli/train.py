@@ -47,7 +47,7 @@ def train(
         str | None,
         typer.Option(
             metavar="LENGTH",
-            help="Instead of --time-limit: choose by short trials, in a third of it, which parts are worth their cost.",
+            help="Instead of --time-limit: where there is time, short trials choose the network worth its cost.",
         ),
     ] = None,
     max_memory: Annotated[
@@ -72,7 +72,7 @@ def train(
 
     - `--time-limit 20m` gives it more time, `--time-limit 1m` less.
 
-    - `--budget 10m` first tries which parts are worth their cost, shows what each brought, and trains these.
+    - `--budget 10m` first tries which network is worth its cost, shows what each brought, and trains that.
 
     - `--model lightgbm` takes seconds: trees alone. `--model quartet` is the network alone.
 

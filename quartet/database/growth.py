@@ -24,7 +24,7 @@ from quartet.times import is_iso, to_utc
 
 _OF_TABLES = ("S02", "S05", "T09", "V09", "V13")  # findings that tell of a whole table, not of its last rows
 _MOST_CHUNKS = 64
-_LEAST, _MOST, _LARGEST = -(2**63), 2**63 - 1, 1.7e308
+_LARGEST = 1.7e308
 
 
 def as_read(table: Table) -> pa.Table:
@@ -79,7 +79,7 @@ def _column(table: Table, field: pa.Field, cells: list[Any]) -> pa.ChunkedArray:
         shown = examples(f"row {number + 1}: {_short(cell)}" for number, cell in odd)
         raise SchemaError("V06", f"{where} holds {words}, got something else {shown}", f"give {words}")
     if not (pa.types.is_timestamp(kind) or pa.types.is_date(kind)):
-        return pa.chunked_array([pa.array(cells, kind)])
+        return pa.chunked_array([pa.array([_as_kind(cell, kind) for cell in cells], kind)])
     texts = pa.array(cells, pa.string())
     bad = [cell for cell, is_time in zip(cells, is_iso(texts).to_pylist(), strict=True) if is_time is False]
     if (
@@ -96,6 +96,15 @@ def _column(table: Table, field: pa.Field, cells: list[Any]) -> pa.ChunkedArray:
     return pa.chunked_array([stamps.cast(kind, safe=False)])
 
 
+def _as_kind(cell: Any, kind: pa.DataType) -> Any:
+    """Returns a cell as Arrow takes it: whole numbers of a column of decimals as the nearest of these."""
+    if pa.types.is_floating(kind) and cell is not None:
+        return float(cell)
+    if isinstance(cell, list):
+        return [_as_kind(part, kind.value_type) for part in cell]
+    return cell
+
+
 def _has_offset(text: str) -> bool:
     clock = text[10:]
     return not set(clock).isdisjoint("Z+-")
@@ -106,7 +115,9 @@ def _expected(kind: pa.DataType) -> tuple[Callable[[Any], bool], str]:
     if pa.types.is_boolean(kind):
         return lambda cell: isinstance(cell, bool), "true or false"
     if pa.types.is_integer(kind):
-        return lambda cell: type(cell) is int and _LEAST <= cell <= _MOST, "whole numbers below 2^63"
+        least, most = int(np.iinfo(kind.to_pandas_dtype()).min), int(np.iinfo(kind.to_pandas_dtype()).max)
+        is_whole = lambda cell: type(cell) is int and least <= cell <= most  # noqa: E731
+        return is_whole, f"whole numbers below 2^{most.bit_length()}"
     if pa.types.is_floating(kind):
         return lambda cell: type(cell) in (int, float) and -_LARGEST < cell < _LARGEST, "numbers"
     if pa.types.is_timestamp(kind) or pa.types.is_date(kind):

@@ -3,15 +3,15 @@
     shop.sqlite#scores      sqlite:///shop.db#scores      shop.duckdb#scores
     postgresql://user@host/database?schema=shop#scores
 
-All of it is one transaction: readers see the table as it was, or as it is then.
+All of it, of several tables too, is one transaction: readers see the tables as they were, or as they are then.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -77,38 +77,47 @@ class DatabaseTable:
 
         A table that has other columns is refused: it is somebody else's.
         """
-        rows = pa.table([_as_kept(column) for column in rows.columns], names=rows.column_names)
+        self.write_together({self.name: rows}, replacing)
+
+    def write_together(self, tables: Mapping[str, pa.Table], replacing: Sequence[str]) -> None:
+        """Adds rows to several tables of the database, this one or others, in one transaction, as `write` does."""
         write = {
             "sqlite": self._write_sqlite,
             "duckdb": self._write_duckdb,
             "postgresql": self._write_postgresql,
         }
-        failure = write[self.address.kind](rows, replacing)
+        parts = [
+            (
+                replace(self, name=name),
+                pa.table([_as_kept(column) for column in rows.columns], names=rows.column_names),
+            )
+            for name, rows in sorted(
+                tables.items()
+            )  # so that two who write at once wait for each other in one order
+        ]
+        failure = write[self.address.kind](parts, replacing)
         if failure:  # raised here: a driver's own words must not hang on to the error
             reason = without(self.address.secrets, failure)
             fix = "check that it may be written to, and that nobody else is writing"
             raise ResourceError("R02", f'"{self}" cannot be written: {reason}', fix)
 
-    def _write_sqlite(self, rows: pa.Table, replacing: Sequence[str]) -> str:
-        def insert() -> None:
-            told = [_values(column) for column in rows.columns]
-            places = ", ".join("?" * len(told))
-            connection.executemany(
-                f"INSERT INTO {quote(self.name)} ({_names(rows)}) VALUES ({places})", zip(*told, strict=True)
-            )
-
+    def _write_sqlite(self, parts: _Parts, replacing: Sequence[str]) -> str:
         self.address.path.parent.mkdir(parents=True, exist_ok=True)
         try:
             with closing(sqlite3.connect(self.address.path, isolation_level=None)) as connection:
                 connection.execute("BEGIN IMMEDIATE")
-                there = connection.execute("SELECT name FROM pragma_table_info(?)", [self.name]).fetchall()
-                self._fill(rows, replacing, [name for (name,) in there], connection.executemany, insert)
+                for table, rows in parts:
+                    sql, told = "SELECT name FROM pragma_table_info(?)", [_values(c) for c in rows.columns]
+                    there = [name for (name,) in connection.execute(sql, [table.name]).fetchall()]
+                    table._make_room(rows, replacing, there, connection.executemany)
+                    sql = f"INSERT INTO {table._place} ({_names(rows)}) VALUES ({', '.join('?' * len(told))})"
+                    connection.executemany(sql, zip(*told, strict=True))
                 connection.execute("COMMIT")
         except sqlite3.Error as error:
             return str(error)
         return ""
 
-    def _write_duckdb(self, rows: pa.Table, replacing: Sequence[str]) -> str:
+    def _write_duckdb(self, parts: _Parts, replacing: Sequence[str]) -> str:
         import duckdb
 
         self.address.path.parent.mkdir(parents=True, exist_ok=True)
@@ -116,28 +125,22 @@ class DatabaseTable:
             with closing(duckdb.connect(self.address.path)) as connection:
                 connection.execute("SET TimeZone = 'UTC'")
                 connection.execute("BEGIN")
-                there = connection.execute(
-                    _COLUMNS.format("?", "?"), [self.address.schema, self.name]
-                ).fetchall()
-
-                def insert() -> None:
+                for table, rows in parts:
+                    sql, names = _COLUMNS.format("?", "?"), _names(rows)
+                    there = connection.execute(sql, [table.address.schema, table.name]).fetchall()
+                    table._make_room(rows, replacing, [name for (name,) in there], connection.executemany)
                     connection.register("fresh rows", rows)
-                    names = _names(rows)
                     connection.execute(
-                        f'INSERT INTO {self._place} ({names}) SELECT {names} FROM "fresh rows"'
+                        f'INSERT INTO {table._place} ({names}) SELECT {names} FROM "fresh rows"'
                     )
-
-                self._fill(rows, replacing, [name for (name,) in there], connection.executemany, insert)
+                    connection.unregister("fresh rows")
                 connection.execute("COMMIT")
         except duckdb.Error as error:
             return str(error).splitlines()[0]
         return ""
 
-    def _write_postgresql(self, rows: pa.Table, replacing: Sequence[str]) -> str:
+    def _write_postgresql(self, parts: _Parts, replacing: Sequence[str]) -> str:
         with connected(self.address) as connection, closing(connection.cursor()) as cursor:
-
-            def insert() -> None:
-                cursor.adbc_ingest(self.name, rows, mode="append", db_schema_name=self.address.schema)
 
             def run(sql: str, parameters: Sequence[Sequence[Any]]) -> Any:
                 cursor.executemany(sql, [*parameters] if parameters[0] else None)  # `execute` may wait
@@ -145,12 +148,14 @@ class DatabaseTable:
             transaction = connection.adbc_connection
             try:
                 transaction.set_autocommit(False)  # else the driver ends a BEGIN of ours after each parameter
-                # Of two who write at once the second waits, and then finds the rows that it replaces.
-                cursor.execute(_LOCK, [self._place])
-                cursor.fetchall()
-                cursor.execute(_COLUMNS.format("$1", "$2"), [self.address.schema, self.name])
-                there = [name for (name,) in cursor.fetchall()]
-                self._fill(rows, replacing, there, run, insert)
+                for table, rows in parts:
+                    # Of two who write at once the second waits, and then finds the rows that it replaces.
+                    cursor.execute(_LOCK, [table._place])
+                    cursor.fetchall()
+                    cursor.execute(_COLUMNS.format("$1", "$2"), [table.address.schema, table.name])
+                    there = [name for (name,) in cursor.fetchall()]
+                    table._make_room(rows, replacing, there, run)
+                    cursor.adbc_ingest(table.name, rows, mode="append", db_schema_name=table.address.schema)
                 transaction.commit()
             except driver_errors() as error:
                 return reason_of(error)
@@ -162,15 +167,8 @@ class DatabaseTable:
         is_file = self.address.kind == "sqlite"
         return quote(self.name) if is_file else f"{quote(self.address.schema)}.{quote(self.name)}"
 
-    def _fill(
-        self,
-        rows: pa.Table,
-        replacing: Sequence[str],
-        there: Sequence[str],
-        run: Run,
-        insert: Callable[[], None],
-    ) -> None:
-        """Makes the table, or takes away the rows that are replaced, and inserts the new ones."""
+    def _make_room(self, rows: pa.Table, replacing: Sequence[str], there: Sequence[str], run: Run) -> None:
+        """Makes the table, or takes away the rows that are replaced."""
         kind = self.address.kind
         if there and set(there) != set(rows.column_names):
             text = f'table "{self.name}" is there, with other columns {examples(there, 8)} than those to be written'
@@ -186,7 +184,9 @@ class DatabaseTable:
                 [_plain(row[name]) if kind == "sqlite" else row[name] for name in replacing] for row in old
             ]
             run(f"DELETE FROM {self._place} WHERE {' AND '.join(tests)}", values)
-        insert()
+
+
+_Parts = Sequence[tuple[DatabaseTable, pa.Table]]  # tables and the rows that are added to each
 
 
 def is_predictions(columns: Iterable[str]) -> bool:

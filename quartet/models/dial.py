@@ -1,17 +1,18 @@
-"""The dial: which parts of `auto` are worth what they cost, found by short trials on validation.
+"""The dial: which networks of `auto` are worth what they cost, found by short trials on validation.
 
-A third of the budget goes into trials: trees, a tower, and networks with fewer branches, shorter contexts or a smaller
-width, each on some of the training seeds. Networks that do worst drop out round by round (successive halving), and the
-others train on from where they stand. A choice is the blend of its parts. Choices are equal where paired resamples of
-validation do not tell them from the best; of equal ones a network that trains cheapest is taken, because a short
-trial shows a network at its worst. What does not keep to the limits is never taken.
+Trees and a tower are fitted as without it, and stay. A quarter of the time that is left then goes into trials: networks
+with fewer branches or shorter contexts, each on some of the training seeds. Those that do worst drop out round by round
+(successive halving), and the others train on from where they stand. A choice is the blend of its parts. Choices are
+equal where paired resamples of validation do not tell them from the best; of equal ones a network that trains cheapest
+is taken, because a short trial shows a network at its worst. A network that has taken a few steps shows nothing: where
+there is no time for more, none is tried, and the default goes on. What does not keep to the limits is never taken.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -20,15 +21,14 @@ from numpy.typing import NDArray
 from quartet.config import Recipe
 from quartet.evaluation import compared, compared_by, higher_is_better
 from quartet.listener import Listener
-from quartet.machine import ALONE
 from quartet.models.portfolio import Fitting
 from quartet.models.trials import NetworkTrial, Part, part_of, spread
-from quartet.training import TrainingData, weight_bytes
+from quartet.training import TrainingData, duration
 
-_FOR_TRIALS = 1 / 3  # of the budget
-_FOR_TREES, _FOR_TOWER = 0.3, 0.2  # of the trials
-_SHORTEST = 2.0  # seconds of a network in its first round; without that, none is tried
+_FOR_TRIALS = 0.25  # of the time that trees and tower have left
+_FEWEST_STEPS = 8  # of a network in its first round; without time for these, none is tried
 _MOST_TRAINED, _MOST_JUDGED = 4096, 2000  # seeds of a trial
+_JUDGED_FOR_COSTS = 64
 _FEWEST = 0.5  # seconds of a network in any round
 _NOISE = 1.0  # deviations of a difference that do not count
 _TREES, _TOWER, _COLUMNS = "trees", "tower", "columns"
@@ -50,7 +50,7 @@ class Trial:
 
     name: str
     changes: Mapping[str, Any]  # of the recipe of `auto`
-    value: float | None  # the main metric on some validation seeds; None: out after the first rounds
+    value: float | None  # the main metric on some validation seeds; None: it has not learned
     difference: float  # to the best, below 0
     noise: float  # the deviation of that difference
     train_ms: float  # a seed, of its costliest part
@@ -63,7 +63,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Dial:
-    """All that was tried, and what was chosen, with the seconds that it took."""
+    """All that was tried, and what was chosen, with the seconds that the trials took."""
 
     metric: str
     trials: tuple[Trial, ...]
@@ -71,6 +71,7 @@ class Dial:
     changes: Mapping[str, Any]
     seconds: float
     why: str
+    limits: Limits = field(default_factory=Limits)
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -78,15 +79,9 @@ class Dial:
 
 def settings(recipe: Recipe) -> dict[str, dict[str, Any]]:
     """Returns the networks that are tried, by what they are to people; the first is the default."""
-    model, sampling = recipe.model, recipe.sampling
     half = {
-        name: max(1, getattr(sampling, name) // 2)
+        name: max(1, getattr(recipe.sampling, name) // 2)
         for name in ("local_budget", "temporal_budget", "collab_budget")
-    }
-    step = 4 * model.heads
-    narrow = {
-        "width": max(step, model.width // 2 // step * step),
-        "encoder_width": max(8, model.encoder_width // 2),
     }
     found: dict[str, dict[str, Any]] = {
         "local and all branches": {},
@@ -94,7 +89,6 @@ def settings(recipe: Recipe) -> dict[str, dict[str, Any]]:
         "half the context": half,
         "local, own row and counts": {"branches": ("feature", "topology")},
         "local, lately and peers": {"branches": ("temporal", "collab")},
-        "half the width": narrow,
     }
     kept: dict[str, dict[str, Any]] = {}
     for name, changes in found.items():  # without those that this recipe makes the same
@@ -103,73 +97,87 @@ def settings(recipe: Recipe) -> dict[str, dict[str, Any]]:
     return kept
 
 
-def turn(data: TrainingData, budget: float, limits: Limits, listener: Listener) -> Dial:
-    """Returns the parts that are worth their cost, from trials that take a third of a budget of seconds."""
-    begin = time.perf_counter()
-    quiet = Listener()
-    quiet.should_stop = listener.should_stop  # type: ignore[method-assign]
-    recipe = data.recipe.changed(refit="never", bag=1, time_limit=None)
-    data.columns("train"), data.columns("val")  # which every choice needs, and keeps
-    end = time.perf_counter() + _FOR_TRIALS * max(0.0, budget - (time.perf_counter() - begin))
-    total = end - time.perf_counter()
-    own = data.changed(recipe, data.affordable_columns)
+def turn(fitting: Fitting, columns: tuple[str, ...], limits: Limits, left: float) -> Dial:
+    """Returns which network is worth its cost beside the trees and the tower of a portfolio on its way.
+
+    `left` are the seconds that networks have, trials included.
+    """
+    begin, data = _now(), fitting.data
+    kinds = data.recipe.model.kinds
+    if not columns or kinds == _TREES:
+        why = "no other kinds are wanted" if kinds == _TREES else "they took all the time there was"
+        return _untried(data, begin, limits, _TREES, {"kinds": _TREES}, why)
+    if kinds == _COLUMNS and limits == Limits():
+        return _untried(data, begin, limits, _COLUMNS, {}, "no networks that read rows are wanted")
+    wanted = settings(data.recipe) if kinds == "all" else {}
     judged = spread(len(data.seeds["val"]), _MOST_JUDGED)
-    fitting = Fitting(own, ALONE, quiet, None)
-    parts: dict[str, Part] = {}
-    every = own.column_names
-    if not fitting.add("lightgbm", _TREES, every, time_limit=max(1.0, _FOR_TREES * total)):
-        return _default(data, begin, "stopped before anything was tried")
-    parts[_TREES] = part_of(fitting, own, judged, own.columns("train").nbytes * 2)
-    columns = fitting.gained(every)
-    if not fitting.add("tower", _TOWER, columns, time_limit=max(1.0, _FOR_TOWER * total)):
-        return _default(data, begin, "stopped before anything was tried")
-    tower = fitting.members[-1].model
-    parts[_TOWER] = part_of(fitting, own, judged, 4 * weight_bytes(tower))
-    tried = _networks(own, fitting, columns, tower.chosen_readout, judged, end, parts, quiet)
-    return _chosen(data, parts, *tried, judged, limits, begin)
-
-
-# --- networks on trial --------------------------------------------------------------------------------
-
-
-def _networks(
-    data: TrainingData,
-    fitting: Fitting,
-    columns: tuple[str, ...],
-    start: Any,
-    judged: NDArray[np.int64],
-    end: float,
-    parts: dict[str, Part],
-    listener: Listener,
-) -> tuple[dict[str, dict[str, Any]], list[str]]:
-    """Tries networks until the time is up, adding to `parts`; returns what each changes, and who came through."""
-    wanted = settings(data.recipe)
     rng = np.random.default_rng(data.recipe.rng_seed)
     taught = np.sort(rng.permutation(len(data.seeds["train"]))[:_MOST_TRAINED])
-    left = end - time.perf_counter()
-    count = min(len(wanted), int(left / (2 * _SHORTEST)))  # in two rounds, or three
-    if count < 2:
-        return {}, []
-    trials: dict[str, NetworkTrial] = {}
-    for name, changes in list(wanted.items())[:count]:
-        if end - time.perf_counter() < _SHORTEST or listener.should_stop():
-            break
-        trials[name] = NetworkTrial(
-            data, fitting.recipe_of("quartet", **changes), columns, start, taught, judged
+    quiet = Listener()
+    quiet.should_stop = fitting.listener.should_stop  # type: ignore[method-assign]
+
+    def trial(name: str, most: int, most_judged: int) -> NetworkTrial:
+        recipe = fitting.recipe_of("quartet", **wanted[name])
+        return NetworkTrial(data, recipe, columns, fitting.start, taught[:most], judged[:most_judged])
+
+    costs: dict[str, Part] = {}  # of networks, where there are limits
+    step, has_limits = 0.0, limits != Limits()
+    for name in wanted if has_limits else list(wanted)[:1]:
+        one = trial(name, data.recipe.batch_size, _JUDGED_FOR_COSTS)
+        one.train(1e-9, quiet)
+        if has_limits or _FOR_TRIALS * left >= _FEWEST_STEPS * one.step_seconds:
+            one.train(1e-9, quiet)  # the first step is slower
+        step = max(step, one.step_seconds)
+        if has_limits:
+            costs[name] = one.part()
+    room = _FOR_TRIALS * max(0.0, left - (_now() - begin))
+    own: dict[str, Part] = {}
+    if has_limits or room >= 2 * _FEWEST_STEPS * step:
+        own = {kind: part_of(fitting, kind, judged) for kind in (_TREES, _TOWER)}
+    over = [name for name in costs if not keeps(limits, *_costs(own | costs, name)[3:1:-1])]
+    able = [name for name in wanted if name not in over]
+    count = max((n for n in range(len(able) + 1) if room >= _rounds(n) * n * _FEWEST_STEPS * step), default=0)
+    if able and count < 2:
+        why = f"a step takes {duration(step)}, and trials had {duration(room)}: too little to tell networks apart"
+        if over:
+            is_only = len(able) == 1
+            why = (
+                "the only one that keeps to the limits"
+                if is_only
+                else f"the first that keeps to the limits; {why}"
+            )
+        dial = _untried(data, begin, limits, able[0], wanted[able[0]], why)
+        told = {name: _costs(own | costs, name) for name in costs if own}
+        verdicts = (
+            dict.fromkeys(wanted, "not tried") | dict.fromkeys(over, "over a limit") | {able[0]: "chosen"}
         )
-    alive = list(trials)
+        return replace(dial, trials=tuple(_unlearned(n, wanted[n], c, verdicts[n]) for n, c in told.items()))
+    end = _now() + room
+    trials = {name: trial(name, _MOST_TRAINED, _MOST_JUDGED) for name in able[:count]}
+    alive, parts = list(trials), dict(own)
     while alive:
-        rounds = 1 + sum(1 for _ in _halvings(len(alive)))
-        share = (end - time.perf_counter()) / rounds / len(alive)
+        share = (end - _now()) / _rounds(len(alive)) / len(alive)
         for name in alive:
-            trials[name].train(max(_FEWEST, share), listener)
+            trials[name].train(max(_FEWEST, share), quiet)
             parts[name] = trials[name].part()
-        if rounds == 1 or time.perf_counter() >= end or listener.should_stop():
+        if len(alive) == 2 or _now() >= end or quiet.should_stop():
             break
         value, _ = _values(data, parts, alive, judged)
         best = sorted(range(len(alive)), key=lambda place: -value[place])[: next(_halvings(len(alive)))]
         alive = [alive[place] for place in sorted(best)]
-    return {name: wanted[name] for name in trials}, alive
+    dial = _chosen(data, parts, {name: wanted[name] for name in trials}, alive, judged, limits, begin)
+    rest = [_unlearned(n, wanted[n], _costs(own | costs, n), "over a limit") for n in over]
+    return replace(dial, trials=(*dial.trials, *rest))
+
+
+def _unlearned(
+    name: str, changes: Mapping[str, Any], costs: tuple[float, float, float, int, float], verdict: str
+) -> Trial:
+    return Trial(name, changes, None, 0.0, 0.0, *costs, verdict)
+
+
+def _now() -> float:
+    return time.perf_counter()
 
 
 def _halvings(count: int) -> Iterator[int]:
@@ -177,6 +185,10 @@ def _halvings(count: int) -> Iterator[int]:
     while count > 2:
         count = max(2, count // 2)
         yield count
+
+
+def _rounds(count: int) -> int:
+    return 1 + sum(1 for _ in _halvings(count))
 
 
 # --- what is measured ---------------------------------------------------------------------------------
@@ -203,7 +215,7 @@ def _blend(parts: Mapping[str, Part], name: str) -> Logits:
 
 def _costs(parts: Mapping[str, Part], name: str) -> tuple[float, float, float, int, float]:
     """Returns what a choice costs: training of its costliest part, scoring, one alone, bytes, and its own trial."""
-    own = [parts[_TREES], parts[_TREES]]  # on near columns and on all
+    own = [parts[_TREES]]
     own += [] if name == _TREES else [parts[_TOWER]]
     own += [parts[name]] if name not in (_TREES, _COLUMNS) else []
     return (
@@ -236,11 +248,7 @@ def _chosen(
     equal = [place for place in able if value[best] - value[place] <= _NOISE * noise[place]]
     among = [place for place in equal if names[place] in networks]
     chosen = names[min(among, key=lambda place: costs[names[place]][0]) if among else max(equal)]
-    if not networks and not why:
-        why = "there was no time to try networks"
-        if limits == Limits():
-            chosen, why = next(iter(settings(data.recipe))), f"{why}: the default is taken"
-    elif not why:
+    if not why:
         why = (
             "as good as the best, and cheapest to train"
             if len(equal) > 1
@@ -258,10 +266,9 @@ def _chosen(
         )
         for p, name in enumerate(names)
     )  # fmt: skip
-    changes = dict(_changes(chosen, networks))
-    if limits.latency is not None:
-        changes["bag"] = 1  # every further member is asked, too
-    return Dial(compared_by(data.task.spec.type), trials, chosen, changes, time.perf_counter() - begin, why)
+    seconds = _now() - begin
+    changes = _changes(chosen, networks)
+    return Dial(compared_by(data.task.spec.type), trials, chosen, changes, seconds, why, limits)
 
 
 def keeps(limits: Limits, num_bytes: int, latency_ms: float) -> bool:
@@ -276,5 +283,7 @@ def _changes(name: str, networks: Mapping[str, Mapping[str, Any]]) -> Mapping[st
     return networks.get(name, {})
 
 
-def _default(data: TrainingData, begin: float, why: str) -> Dial:
-    return Dial(data.metric, (), next(iter(settings(data.recipe))), {}, time.perf_counter() - begin, why)
+def _untried(
+    data: TrainingData, begin: float, limits: Limits, chosen: str, changes: Mapping[str, Any], why: str
+) -> Dial:
+    return Dial(data.metric, (), chosen, changes, _now() - begin, why, limits)

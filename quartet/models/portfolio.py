@@ -75,8 +75,6 @@ class Portfolio:
         state: Path | None = None,
     ) -> Fitted | None:
         """Returns the blend that is best on validation, of what the time limit allows."""
-        if state is not None and processes.is_first:
-            state.mkdir(parents=True, exist_ok=True)  # until it is gone, the run is not done
         return Fitting(data, processes, listener, state).run()
 
     @classmethod
@@ -181,6 +179,17 @@ class Fitting:
         self.logits: list[Logits] = []  # of each, on validation
 
     def run(self) -> Fitted | None:
+        """Returns the blend of all that the time limit allows; None if it was stopped."""
+        columns = self.fit_on_columns()
+        return None if columns is None else self.fit_networks(columns)
+
+    def fit_on_columns(self) -> tuple[str, ...] | None:
+        """Fits trees and a tower; returns the columns that networks read, none where trees alone are the answer.
+
+        None, if it was stopped.
+        """
+        if self.state is not None and self.processes.is_first:
+            self.state.mkdir(parents=True, exist_ok=True)  # until it is gone, the run is not done
         self.listener.begin(_Plan(self.data))
         turns = self._turns()
         name, columns, target, is_extra = turns[0]  # before all columns are made
@@ -213,21 +222,24 @@ class Fitting:
             changes = {"extra_trees": is_extra, "tree_target": target, "time_limit": left}
             if not self.add(_TREES, name, columns, number, **changes):
                 return None
-        kinds_wanted = self.data.recipe.model.kinds
-        if self._left <= 0 or kinds_wanted == "trees":  # trees alone are the answer
-            return self._fitted()
+        if self.left <= 0 or self.data.recipe.model.kinds == "trees":
+            return ()
         columns = self.gained(every)
-        short = min(_FOR_TOWER * self.limit, max(1.0, self._left))
-        if not self.add(_TOWER, "tower", columns, time_limit=short):
-            return None
-        networks = (_TOWER, _NETWORK) if kinds_wanted == "all" else (_TOWER,)
-        start = self.members[-1].model.chosen_readout  # which has not seen the labels of validation
-        if _NETWORK in networks and not self._add_network(columns, start):
+        short = min(_FOR_TOWER * self.limit, max(1.0, self.left))
+        return columns if self.add(_TOWER, "tower", columns, time_limit=short) else None
+
+    def fit_networks(self, columns: tuple[str, ...]) -> Fitted | None:
+        """Returns the blend, with networks on columns in the time that is left; None if it was stopped."""
+        kinds = self.data.recipe.model.kinds
+        if not columns or kinds == "trees":
+            return self._fitted()
+        networks = (_TOWER, _NETWORK) if kinds == "all" else (_TOWER,)
+        if _NETWORK in networks and not self._add_network(columns, self.start):
             return None
         for rng_seed in range(1, self.bag):
             for kind in networks:  # these begin anew: they differ more
                 before = next(m.seconds for m in self.members if m.architecture == kind)
-                if self._left > 1.5 * before and not self.add(
+                if self.left > 1.5 * before and not self.add(
                     kind, kind, columns, rng_seed, time_limit=self._for_network
                 ):
                     return None
@@ -288,7 +300,7 @@ class Fitting:
         data = self.data.changed(self.recipe_of(_NETWORK), columns)
         a_context = self.processes.mean(data.seconds_of_a_context())
         a_seed = a_context + 1 / (_LEARNED * torch.get_num_threads())
-        left = self._left - len(self.data.seeds["val"]) * a_context
+        left = self.left - len(self.data.seeds["val"]) * a_context
         return max(2 * self.data.recipe.batch_size, int(left / a_seed))
 
     @property
@@ -296,14 +308,19 @@ class Fitting:
         return self.processes.mean(time.perf_counter() - self.begin)
 
     @property
-    def _left(self) -> float:
+    def left(self) -> float:
         """Returns the seconds that are left for fitting: afterwards networks score validation and test."""
         threads, scored = torch.get_num_threads(), len(self.data.seeds["val"]) + len(self.data.seeds["test"])
         return self.limit - self._seconds - scored / (_SCORED * threads)
 
     @property
+    def start(self) -> Any:
+        """Returns the weights of the tower from before it saw the labels of validation: a network goes on from them."""
+        return next(m.model.chosen_readout for m in self.members if m.architecture == _TOWER)
+
+    @property
     def _for_network(self) -> float | None:
-        return None if self.limit == math.inf else max(1.0, self._left / _WITH_REFIT)
+        return None if self.limit == math.inf else max(1.0, self.left / _WITH_REFIT)
 
     def gained(self, names: tuple[str, ...]) -> tuple[str, ...]:
         """Returns the columns that make up nearly all of what any of the trees has gained by them."""

@@ -18,9 +18,10 @@ from quartet.listener import Listener
 from quartet.machine import ALONE
 from quartet.models.portfolio import Fitting
 from quartet.tasks import Seeds, Split
-from quartet.training import Trainer, TrainingData, View, step_tensor_bytes, weight_bytes
+from quartet.training import Network, Trainer, TrainingData, View, step_tensor_bytes, weight_bytes
 
 _ASKED_ALONE = 5  # seeds by which it is measured how long one takes
+_SCORED = 256  # seeds by which it is measured how long one takes among many
 
 
 @dataclass
@@ -28,11 +29,11 @@ class Part:
     """A part on trial: its validation logits of the judged seeds, and what it costs."""
 
     logits: NDArray[np.float64]
-    train_ms: float
-    score_ms: float
-    latency_ms: float
-    num_bytes: int
-    seconds: float
+    train_ms: float  # a seed
+    score_ms: float  # a seed among many
+    latency_ms: float  # a seed by itself
+    num_bytes: int  # of a training step
+    seconds: float  # that it took
 
 
 class NetworkTrial:
@@ -60,12 +61,16 @@ class NetworkTrial:
         batch = self.data.view.tokenizer(_first(self.data.context("train"), recipe.batch_size))
         network = self.trainer.network
         self.num_bytes = 4 * weight_bytes(network) + step_tensor_bytes(network, batch)
-        self.seconds = time.perf_counter() - begin
+        self.seconds, self.step_seconds = time.perf_counter() - begin, 0.0
 
     def train(self, seconds: float, listener: Listener) -> None:
-        begin, trainer = time.perf_counter(), self.trainer
+        """Trains for some seconds, a step at least, and then validates."""
+        begin, trainer, done = time.perf_counter(), self.trainer, self.trainer.state.step
         trainer.recipe = trainer.recipe.changed(time_limit=trainer.state.seconds + seconds)
+        epochs = len(trainer.state.epochs)
         trainer.run(listener)
+        spent = sum(epoch.seconds for epoch in trainer.state.epochs[epochs:])
+        self.step_seconds = spent / max(1, trainer.state.step - done)
         self.seconds += time.perf_counter() - begin
 
     def part(self) -> Part:
@@ -132,30 +137,45 @@ def _first(context: Context, count: int) -> Context:
     return select(context, np.arange(min(count, len(context))))
 
 
-def part_of(fitting: Fitting, data: TrainingData, judged: NDArray[np.int64], num_bytes: int) -> Part:
-    """Returns the last member of a portfolio as a part, with its logits and what it costs."""
-    member, logits = fitting.members[-1], fitting.logits[-1]
-    seeds = data.seeds["val"]
-    some = Seeds(seeds.node[judged], seeds.time[judged], None)
+def part_of(fitting: Fitting, kind: str, judged: NDArray[np.int64]) -> Part:
+    """Returns the members of a portfolio that are trees, or the others, as one part: their mean, and what they cost."""
+    own = [
+        (member, logits[judged])
+        for member, logits in zip(fitting.members, fitting.logits, strict=True)
+        if (member.architecture == "lightgbm") == (kind == "trees")
+    ]
+    data, models = fitting.data, [member.model for member, _ in own]
+    asked = data.seeds["val"]
+    some = judged[spread(len(judged), _SCORED)]
+    seeds = Seeds(asked.node[some], asked.time[some], None)
     view = View(data.task.database, data.features, data.task.spec, data.recipe)
     view.__dict__["columns"] = data.view.columns
     begin = time.perf_counter()
-    member.model.logits(view, some)
-    score = (time.perf_counter() - begin) / max(1, len(some))
-    alone = _alone(member.model, view, some)
-    train = member.seconds / max(1, len(data.seeds["train"]))
-    return Part(logits[judged], 1e3 * train, 1e3 * score, 1e3 * alone, num_bytes, member.seconds)
+    for model in models:
+        model.logits(view, seeds)
+    score = (time.perf_counter() - begin) / max(1, len(seeds))
+    alone, taught = sum(_alone(model, view, seeds) for model in models), max(1, len(data.seeds["train"]))
+    train = max(member.seconds for member, _ in own) / taught
+    weights = [4 * weight_bytes(model) for model in models if isinstance(model, Network)]
+    num_bytes = max(weights, default=8 * taught * len(data.affordable_columns))
+    seconds = sum(member.seconds for member, _ in own)
+    logits = np.mean([logits for _, logits in own], axis=0)
+    return Part(logits, 1e3 * train, 1e3 * score, 1e3 * alone, num_bytes, seconds)
 
 
 def _alone(model: Any, view: View, seeds: Seeds) -> float:
-    """Returns the seconds in which a model answers one seed by itself: the middle of some."""
+    """Returns the seconds in which a model answers one seed by itself: the middle of some of one time.
+
+    What all seeds of a time share is there by then.
+    """
+    last = np.flatnonzero(seeds.time == seeds.time.max()) if len(seeds) else np.empty(0, np.int64)
     took = []
-    for place in spread(len(seeds), _ASKED_ALONE):
+    for place in [*last[:1], *last[spread(len(last), _ASKED_ALONE)]]:
         one = Seeds(seeds.node[[place]], seeds.time[[place]], None)
         begin = time.perf_counter()
         model.logits(view, one)
         took.append(time.perf_counter() - begin)
-    return float(np.median(took)) if took else 0.0
+    return float(np.median(took[1:])) if took else 0.0
 
 
 def spread(count: int, most: int) -> NDArray[np.int64]:

@@ -136,12 +136,10 @@ def embedding_writer(target: str | Path) -> Any:
         raise UsageError("C02", f'embeddings cannot be written as "{path.suffix}"', fix)
 
     def write_tables(embeddings: Embeddings) -> list[str]:
-        written = []
-        for part, table in embeddings._tables():
-            own = DatabaseTable(place.address, f"{place.name}_{part}" if part else place.name)
-            own.write(_kept(table, embeddings), _KEYS)
-            written.append(str(own))
-        return written
+        names = {part: f"{place.name}_{part}" if part else place.name for part in _PARTS}
+        tables = {names[part]: _kept(table, embeddings) for part, table in embeddings._tables()}
+        place.write_together(tables, _KEYS)
+        return [str(DatabaseTable(place.address, name)) for name in tables]
 
     return write_tables
 

@@ -13,18 +13,28 @@ from numpy.typing import NDArray
 from rich.console import Group, RenderableType
 
 from quartet.causal import visible
+from quartet.database import Table
 from quartet.drawing import cell, new_grid, rendered
 from quartet.errors import UsageError
-from quartet.evaluation import Measure, main_metric, measures
+from quartet.evaluation import (
+    NO_ITEM,
+    Lists,
+    Measure,
+    average_precisions,
+    list_measures,
+    main_metric,
+    measures,
+)
 from quartet.features import column_words
 from quartet.machine import intact
 from quartet.runs.drift import SCORE
 from quartet.runs.evaluate import kept_evaluations
 from quartet.runs.live import LiveModel, entity_rows
+from quartet.runs.ranking import list_length
 from quartet.runs.run import Run
 from quartet.runs.said import read_said
 from quartet.runs.show import evaluation_grid
-from quartet.tasks import Seeds
+from quartet.tasks import Links, Seeds
 from quartet.times import parse_instant, show_instant
 
 JUDGED = "said.json"
@@ -144,10 +154,6 @@ def judge_said(live: LiveModel, run: Run, labels: pa.Table | None = None) -> Jud
     """
     member = live.members[0]
     record, spec = member.task, member.task.spec
-    if spec.facts.holds_lists or spec.type == "recommendation":
-        raise UsageError(
-            "L07", f'lists of task "{record.name}" are not judged so yet', "quartet evaluate RUN"
-        )
     said, database = read_said(run), live.database
     upto = database.span[1] if database.span else 0
     table = database[record.entity_table]
@@ -161,21 +167,29 @@ def judge_said(live: LiveModel, run: Run, labels: pa.Table | None = None) -> Jud
     if not judged.any():
         what = f"of {len(rows):,} predictions none has a label by {show_instant(upto)}"
         raise UsageError("L01", what, "judge later, with a database that has grown: --source")
-    target = np.asarray(cases.target)[at[judged]]
-    scores = np.array(said["score"].to_pylist(), np.float64)
-    if record.classes is not None:
-        scores = np.array([json.loads(text) for text in said["scores"].to_pylist()], np.float64)
-    figures = measures(spec.type, target, scores[judged], entity=rows[judged])
+    own = said.filter(pa.array(judged))
+    if isinstance(cases.target, Links):
+        k, item = list_length(spec), database[spec.item_table]
+        links, lists = _taken(cases.target, at[judged]), _lists_of(own, item, database.offsets[item.name], k)
+        num_known = int(visible(item.known_at, upto).sum())
+        figures = list_measures(links, lists, k, rows[judged], num_known)
+        by_time, held = list(_lists_by_time(times[judged], links, lists, k)), None
+    else:
+        target, name = np.asarray(cases.target)[at[judged]], "score" if record.classes is None else "scores"
+        told = own[name].to_pylist()
+        scores = np.array(told if record.classes is None else [json.loads(text) for text in told], np.float64)
+        figures = measures(spec.type, target, scores, entity=rows[judged])
+        by_time = list(_by_time(spec.type, times[judged], target, scores))
+        held = _held(own, target, record.classes, spec.facts.is_number)
     beside = [
         (f"on test ({kept.protocol})", {name: kept.rows[0].measures[name] for name in figures})
         for kept in kept_evaluations(run)
         if kept.split == "test" and set(figures) <= set(kept.rows[0].measures)
     ][:1]
-    held = _held(said.filter(pa.array(judged)), target, record.classes, spec.facts.is_number)
     judgement = Judgement(
         record.name, run.folder.name, show_instant(int(times.min())), show_instant(int(times.max())), len(rows),
         int(judged.sum()), int(is_open.sum()), (("as said", figures), *beside),
-        tuple(_by_time(spec.type, times[judged], target, scores[judged])), held,
+        tuple(by_time), held,
         tuple(_drift(live, rows, times)),
     )  # fmt: skip
     run.write(JUDGED, judgement.to_dict())
@@ -189,6 +203,36 @@ def _places(cases: Seeds, rows: Ints, times: Ints | None) -> Ints:
         return np.array([known.get(int(row), -1) for row in rows], np.int64)
     pairs = {(int(n), int(t)): place for place, (n, t) in enumerate(zip(cases.node, cases.time, strict=True))}
     return np.array([pairs.get((int(r), int(t)), -1) for r, t in zip(rows, times, strict=True)], np.int64)
+
+
+def _taken(target: Links, places: Ints) -> Links:
+    parts = [target.nodes[target.offsets[place] : target.offsets[place + 1]] for place in places]
+    return Links(np.cumsum([0, *map(len, parts)]), np.concatenate(parts))
+
+
+def _lists_of(said: pa.Table, item: Table, offset: int, k: int) -> Lists:
+    """Returns the lists that were said; an item that has gone since keeps its place, and is none that came."""
+    told = [json.loads(text) for text in said["scores"].to_pylist()]
+    keys = sorted({key for own in told for key, _ in own})
+    row = dict(zip(keys, entity_rows(item, keys, or_none=True).tolist(), strict=True))
+    items = np.full((len(told), max([k, *map(len, told)])), NO_ITEM, np.int64)
+    scores = np.full(items.shape, np.nan)
+    for place, own in enumerate(told):
+        items[place, : len(own)] = [row[key] + offset if row[key] >= 0 else NO_ITEM for key, _ in own]
+        scores[place, : len(own)] = [score for _, score in own]
+    return Lists(items, scores)
+
+
+def _lists_by_time(times: Ints, target: Links, lists: Lists, k: int) -> Iterator[SaidAt]:
+    """Yields how many items were said and came at each time, on average, and MAP."""
+    said, came = (lists.items != NO_ITEM).sum(1), np.diff(target.offsets)
+    for time in np.unique(times)[-_MOST_TIMES:]:
+        own = times == time
+        value = average_precisions(target[own], Lists(lists.items[own], lists.scores[own]), k)
+        yield SaidAt(
+            show_instant(int(time)), int(own.sum()), float(said[own].mean()), float(came[own].mean()),
+            float(value.mean()) if len(value) else None,
+        )  # fmt: skip
 
 
 def _held(
@@ -227,10 +271,11 @@ def _by_time(kind: Any, times: Ints, target: NDArray[Any], scores: Floats) -> It
         own, value = times == time, None
         if own.sum() > 1:
             value = measures(kind, target[own], scores[own], num_resamples=0)[metric].value
-        of_first = (
-            scores[own] if scores.ndim == 1 else scores[own].max(1)
-        )  # of classes: how sure it was, how often right
-        came = target[own] if scores.ndim == 1 else scores[own].argmax(1) == target[own]
+        of_first, came = scores[own], target[own]
+        if target.ndim > 1:  # how many classes
+            of_first, came = of_first.sum(1), came.sum(1)
+        elif scores.ndim > 1:  # how sure it was, how often right
+            of_first, came = of_first.max(1), of_first.argmax(1) == came
         yield SaidAt(
             show_instant(int(time)), int(own.sum()), float(of_first.mean()), float(np.mean(came)), value
         )

@@ -7,6 +7,7 @@ differ in their random seed alone err in different places, and models of differe
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from importlib import import_module
 from pathlib import Path
 from types import NoneType
@@ -26,14 +27,16 @@ from quartet.machine import (
     as_path,
     choose_device,
     found_again,
+    intact,
     parse_size,
     use_threads,
 )
-from quartet.models import Dial, Limits, turn
+from quartet.models import Dial, Fitting, Limits, turn
 from quartet.registry import MODELS, model_row
 from quartet.runs.checkpoint import Checkpoint
 from quartet.runs.evaluate import Evaluation, evaluate, kept_judgement, quality
 from quartet.runs.judgement import Judgement, judge_said
+from quartet.runs.latency import quick_enough
 from quartet.runs.live import LiveModel
 from quartet.runs.predictions import Predictions
 from quartet.runs.run import Run, latest_followed
@@ -46,6 +49,7 @@ from quartet.training import Epoch, Fitted, Member, TrainingData
 _TASK_FIX = "open the database and call its method task(...)"
 _LISTENER_FIX = "derive it from quartet.Listener"
 _PATH = (str, Path)
+_DIAL = "dial.json"
 _BUDGET = 300.0  # seconds, where a recipe has no time limit
 _SAME = ("name", "type", "entity_table", "target_col", "horizon", "known_after", "sql")  # for all members
 
@@ -302,10 +306,11 @@ def fit(
         on: who samples contexts, by default this process: `local`, `local:4`, `ray` or `ray://HOST:PORT`
             (docs/scale.md).
         listener: follows the work; by default it is shown in the terminal or the notebook.
-        budget: seconds or a length such as `10m`, instead of `time_limit`: a third of it goes into short trials, which
-            choose the parts of `auto` that are worth their cost (docs/training.md).
+        budget: seconds or a length such as `10m`, instead of `time_limit`: where there is time for it, short trials
+            choose the network of `auto` that is worth its cost (docs/training.md).
         max_memory: bytes or a size such as `2GB` that a training step of a chosen part may take, beside the data.
-        max_latency: seconds or a length such as `20ms` in which one prediction by itself is to be made.
+        max_latency: seconds or a length such as `20ms` in which one prediction by itself is to be made; members that
+            would take the model beyond it are left out.
         settings: fields of the recipe, such as `past_labels=True`, `epochs=5`, `time_limit=600`. `quartet recipe`
             lists them.
 
@@ -368,30 +373,65 @@ def _fit(
     model_class = model_row(recipe.model.architecture).class_for(task.spec.type)
     if run is None:
         Run.check(runs, task)
-    data = TrainingData.prepare(task, recipe, cache, listener, on)
-    turned: Dial | None = None
+    limits = dial[1] if dial is not None else _limits_of(run)
     if dial is not None:
-        seconds = dial[0] or recipe.time_limit or _BUDGET
-        turned = turn(data, seconds, dial[1], listener)
-        left = max(1.0, seconds - turned.seconds)
-        recipe = recipe.changed(**turned.changes, time_limit=left)
-        data = data.changed(recipe, data.affordable_columns)
-        listener.turned(turned)
+        recipe = recipe.changed(time_limit=dial[0] or recipe.time_limit or _BUDGET)
+    if limits is not None and limits.latency is not None:
+        recipe = recipe.changed(bag=1)  # every further member is asked, too
+    data = TrainingData.prepare(task, recipe, cache, listener, on)
     opened = processes.from_first(lambda: run or Run.create(runs, task, recipe))
-    if turned is not None:
-        opened.write("dial.json", turned.to_dict())
     opened.task.check_same(TaskRecord.of(task), opened.folder)
     recorder = _Recorder(listener, opened, data, processes)
-    fitted = model_class.fit(data, processes, recorder, opened.state_folder)
+    if limits is None:
+        fitted = model_class.fit(data, processes, recorder, opened.state_folder)
+    else:
+        fitted, data = _fit_by_dial(data, limits, opened, processes, recorder)
     if fitted is None:
         raise Stopped(opened.folder)
     if processes.is_first:
-        checkpoint = opened.keep(fitted, data)
+        has_latency = limits is not None and limits.latency is not None
+        checkpoint = opened.keep(fitted, data, is_done=not has_latency)
+        if limits is not None and limits.latency is not None:
+            told = fitted, checkpoint, data, task.full_database, limits.latency, listener
+            fitted, latency = quick_enough(*told)
+            opened.write(_DIAL, opened.read(_DIAL) | {"latency": asdict(latency)})
+            checkpoint = opened.keep(fitted, data)
         listener.end(fitted, opened.folder)
     processes.wait()
     if not processes.is_first:
         checkpoint = Checkpoint.load(opened.model_folder)
     return TrainedModel([(checkpoint, opened)], task)
+
+
+def _fit_by_dial(
+    data: TrainingData, limits: Limits, run: Run, processes: Processes, recorder: _Recorder
+) -> tuple[Fitted | None, TrainingData]:
+    """Fits trees and a tower, then the network that trials choose; a run that goes on keeps to what was chosen."""
+    fitting = Fitting(data, processes, recorder, run.state_folder)
+    if processes.is_first and not (run.folder / _DIAL).is_file():
+        run.write(_DIAL, {"limits": asdict(limits)})
+    columns = fitting.fit_on_columns()
+    if columns is None:
+        return None, data
+    if "chosen" not in processes.from_first(lambda: run.read(_DIAL)):
+        left = fitting.left
+        turned: Dial = processes.from_first(lambda: turn(fitting, columns, limits, left))
+        recipe = data.recipe.changed(**turned.changes)
+        data = fitting.data = data.changed(recipe, data.affordable_columns)
+        if processes.is_first:
+            run.write("recipe.json", recipe.to_dict())
+            run.write(_DIAL, turned.to_dict())
+        recorder.listener.turned(turned)
+    return fitting.fit_networks(columns), data
+
+
+def _limits_of(run: Run | None) -> Limits | None:
+    """Returns the limits of a run that goes on, if it began with a budget."""
+    if run is None or not (run.folder / _DIAL).is_file():
+        return None
+    told = run.read(_DIAL)
+    with intact(run.folder / _DIAL, "train again"):
+        return Limits(**told["limits"])
 
 
 def _dial_limits(

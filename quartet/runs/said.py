@@ -1,7 +1,8 @@
 """What was said: a record of predictions in a run's folder.
 
 `said.sqlite` has one table, `said`, with a row for each entity and time. The first answer stays: who asks again later,
-perhaps with rows that came late, changes nothing of what was said then.
+perhaps with rows that came late, changes nothing of what was said then. `scores` holds the scores of all classes or, of
+recommendations, the list: items and their scores, the best first.
 """
 
 from __future__ import annotations
@@ -33,17 +34,17 @@ _ADD = f"INSERT OR IGNORE INTO said VALUES ({', '.join('?' * len(_COLUMNS))})"
 
 def keep_said(run: Run, task: TaskRecord, predictions: Predictions) -> int:
     """Adds predictions to the record of a run in one transaction, and returns how many are new."""
-    are_lists = task.spec.facts.holds_lists or "rank" in predictions.table.column_names
-    if predictions.model != run.folder.name or are_lists:
+    names, is_list = predictions.table.column_names, task.spec.type == "recommendation"
+    if predictions.model != run.folder.name or ("rank" in names and not is_list):
         what = f"predictions of {predictions.model or 'no run'} cannot be kept in {run.folder.name}"
         if predictions.model == run.folder.name:
-            what = "lists and single classes are not kept: a record holds a score, or those of all classes"
-        raise UsageError(
-            "C02", what, "keep what one run said of a number, a yes or no, or classes, as `predict` gives it"
-        )
+            what = "single classes are not kept: a record holds the scores of all"
+        raise UsageError("C02", what, "keep what one run said, as `predict` gives it")
     table, now = predictions.table, datetime.now(UTC).isoformat(" ", "seconds").removesuffix("+00:00")
     scores: list[Any] = [None] * len(table)
-    if task.classes is not None:
+    if is_list:
+        table, scores = _lists(table)
+    elif task.classes is not None:
         each = [table[f"score_{name}"].to_numpy() for name in predictions.classes]
         scores = [json.dumps(row) for row in np.stack(each, 1).tolist()]
     parts = [
@@ -60,6 +61,16 @@ def keep_said(run: Run, task: TaskRecord, predictions: Predictions) -> int:
         added = connection.total_changes - before
         connection.execute("COMMIT")
     return added
+
+
+def _lists(table: pa.Table) -> tuple[pa.Table, list[str]]:
+    """Returns the first row of each list of recommendations, and the lists as JSON."""
+    first = np.flatnonzero(table["rank"].to_numpy() == 1)
+    item = table.column_names[table.column_names.index("rank") + 1]
+    places = list(zip(table[item].cast(pa.string()).to_pylist(), table["score"].to_pylist(), strict=True))
+    ends = [*first[1:], len(table)]
+    lists = [json.dumps(places[begin:end]) for begin, end in zip(first, ends, strict=True)]
+    return table.take(pa.array(first)).drop(["score"]), lists
 
 
 def _cells(table: pa.Table, name: str) -> list[Any]:

@@ -143,8 +143,11 @@ def dial_grid(dial: Any) -> RenderableType:
     grid = new_grid("Trials", "", *names, "", right=names)
     for trial in dial.trials:
         style = "bold" if trial.verdict == "chosen" else ""
+        learned = ("–", "–")
+        if trial.value is not None:
+            learned = (f"{trial.value:.4f}", f"{trial.difference:+.4f} ± {trial.noise:.4f}")
         told = (
-            f"{trial.value:.4f}", f"{trial.difference:+.4f} ± {trial.noise:.4f}", f"{trial.train_ms:.2f} ms",
+            *learned, f"{trial.train_ms:.2f} ms",
             f"{trial.score_ms:.2f} ms", f"{trial.latency_ms:.0f} ms", f"{trial.num_bytes / 1e6:,.0f} MB",
         )  # fmt: skip
         grid.add_row(

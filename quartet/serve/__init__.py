@@ -2,7 +2,7 @@
 
 from quartet.serve.journal import Journal
 from quartet.serve.limits import Limits
-from quartet.serve.server import Server, check_token, serve
+from quartet.serve.server import Server, check_token
 from quartet.serve.service import Service
 
-__all__ = ["Journal", "Limits", "Server", "Service", "check_token", "serve"]
+__all__ = ["Journal", "Limits", "Server", "Service", "check_token"]

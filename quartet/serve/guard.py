@@ -28,6 +28,7 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 OPEN = ("/", "/page.js", "/page.css", "/healthz", "/readyz", "/v2/health/live", "/v2/health/ready")
 _MOST_HEADERS, _MOST_HEADER_BYTES = 100, 16 * 1024
+_MOST_NAMES = 16  # of a question, more than there are
 _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 _HEADERS = [
     (b"cache-control", b"no-store"),
@@ -127,7 +128,9 @@ class Guard:
         if b"content-encoding" in headers:
             raise Refused(415, "H02", "the body is packed", "send it as it is")
         body = await self._body(headers.get(b"content-length", [b""])[0], receive)
-        _check_json(body)
+        told = _read_json(body)
+        if isinstance(told, dict) and len(told) > _MOST_NAMES:  # each would be an error of its own
+            raise Refused(422, "H06", f"the body has {len(told):,} names", "see /openapi.json")
         return body
 
     async def _body(self, length: bytes, receive: Receive) -> bytes:
@@ -217,8 +220,9 @@ def _replayed(body: bytes, receive: Receive) -> Receive:
     return again
 
 
-def _check_json(body: bytes) -> None:
-    """Refuses what is no JSON by the letter: numbers that are none, names twice in one object, half characters."""
+def _read_json(body: bytes) -> Any:
+    """Returns what a body tells. What is no JSON by the letter is refused: numbers that are none, names twice in one
+    object, half characters."""
 
     def number(text: str) -> float:
         if not math.isfinite(value := float(text)):
@@ -237,6 +241,7 @@ def _check_json(body: bytes) -> None:
         text = body.decode("utf-8")
         told = json.loads(text, parse_float=number, parse_constant=constant, object_pairs_hook=once)
         json.dumps(told, ensure_ascii=False).encode("utf-8")
+        return told
     except json.JSONDecodeError as error:
         what = f"the body is no JSON: {error.msg}, line {error.lineno}, column {error.colno}"
         raise Refused(400, "H02", what) from None

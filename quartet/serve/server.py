@@ -35,20 +35,9 @@ def check_token(host: str, token: str) -> None:
         raise UsageError("H01", what, "make one: openssl rand -hex 32")
 
 
-def serve(
-    service: Service,
-    host: str = "127.0.0.1",
-    port: int = 8000,
-    token: str = "",
-    watch: tuple[str, float] | None = None,
-) -> None:
-    """Serves until the process is asked to end; questions under way are answered first."""
-    server = Server(service, host, port, token, watch)
-    server.run()
-
-
 class Server(uvicorn.Server):
-    """The server of one service. It listens at once, and is ready when the model has answered once."""
+    """The server of one service. It listens at once, is ready when the model has answered once, and runs until the
+    process is asked to end; questions under way are answered first."""
 
     def __init__(
         self, service: Service, host: str, port: int, token: str = "", watch: tuple[str, float] | None = None
@@ -66,7 +55,7 @@ class Server(uvicorn.Server):
                 guard,
                 host,
                 port,
-                http=_protocol(limits.reading_seconds),
+                http=_protocol(limits.reading_seconds, limits.seconds),
                 ws="none",
                 loop="asyncio",
                 log_config=None,
@@ -114,11 +103,13 @@ class Server(uvicorn.Server):
         write_log(event="ended")
 
 
-def _protocol(seconds: float) -> type[H11Protocol]:
-    """Returns the protocol that ends a connection whose request does not arrive in time, however slowly it trickles."""
+def _protocol(seconds: float, for_answer: float) -> type[H11Protocol]:
+    """Returns the protocol that ends a connection whose request does not arrive in time, however slowly it trickles,
+    and one whose answers nobody reads."""
 
     class Timed(H11Protocol):
         _deadline: asyncio.TimerHandle | None = None
+        _unread: asyncio.TimerHandle | None = None
 
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
@@ -131,14 +122,35 @@ def _protocol(seconds: float) -> type[H11Protocol]:
             elif self._deadline is None and not self.transport.is_closing():
                 self._deadline = self.loop.call_later(seconds, self._give_up)
 
+        def pause_writing(self) -> None:
+            self._unread = self.loop.call_later(for_answer, self.transport.abort)
+            super().pause_writing()
+
+        def resume_writing(self) -> None:
+            self._read()
+            super().resume_writing()
+
+        def timeout_keep_alive_handler(self) -> None:
+            super().timeout_keep_alive_handler()
+            if (
+                self.transport.get_write_buffer_size() and self._unread is None
+            ):  # a close waits until all is read
+                self._unread = self.loop.call_later(for_answer, self.transport.abort)
+
         def connection_lost(self, exc: Exception | None) -> None:
             self._stop()
+            self._read()
             super().connection_lost(exc)
 
         def _stop(self) -> None:
             if self._deadline is not None:
                 self._deadline.cancel()
                 self._deadline = None
+
+        def _read(self) -> None:
+            if self._unread is not None:
+                self._unread.cancel()
+                self._unread = None
 
         def _give_up(self) -> None:
             self._deadline = None

@@ -108,16 +108,10 @@ def create_app(service: Service, token: str = "") -> tuple[Guard, Desk]:
             }.items()
         },
     )
-    desk = Desk(limits.in_flight, limits.seconds)
-
-    def ready() -> None:
-        if not service.is_ready:
-            fix = "ask again in a moment; /readyz tells when it is ready"
-            raise Refused(503, "H11", "the model is being loaded", fix, _RETRY_SECONDS)
+    desk = Desk(service)
 
     @app.post("/predict", summary="Predict", tags=["predictions"])
     async def predict(asked: Question) -> JSONResponse:
-        ready()
         if asked.entities is not None and len(asked.entities) > limits.entities:
             what = f"{len(asked.entities):,} entities are asked about, at most {limits.entities:,} at once"
             raise Refused(413, "H07", what, "ask several times")
@@ -131,7 +125,6 @@ def create_app(service: Service, token: str = "") -> tuple[Guard, Desk]:
 
     @app.post("/rows", summary="Add rows", tags=["rows"])
     async def add_rows(new: NewRows) -> JSONResponse:
-        ready()
         if len(new.rows) > limits.rows:
             what = f"{len(new.rows):,} rows, at most {limits.rows:,} at once"
             raise Refused(413, "H07", what, "send several requests")
@@ -141,7 +134,6 @@ def create_app(service: Service, token: str = "") -> tuple[Guard, Desk]:
     async def entities(
         search: Annotated[str, Query(max_length=100)] = "", most: Annotated[int, Query(ge=1, le=100)] = 20
     ) -> JSONResponse:
-        ready()
         _check_text(search)
         return JSONResponse({"entities": await desk.ask("explain", lambda: service.entities(search, most))})
 
@@ -149,14 +141,13 @@ def create_app(service: Service, token: str = "") -> tuple[Guard, Desk]:
     async def context(
         entity: Annotated[str, Query(max_length=200)], at: Annotated[str | None, Query(max_length=40)] = None
     ) -> Response:
-        ready()
         _check_text(entity)
         picture = await desk.ask("explain", lambda: service.picture(entity, at))
         return Response(picture, media_type="image/svg+xml")
 
     @app.get("/model", summary="What the model predicts, how good it was, what it reads", tags=["model"])
     async def about() -> JSONResponse:
-        return JSONResponse(await desk.ask("explain", service.about))
+        return JSONResponse(await desk.ask("explain", service.about, at_once=True))
 
     @app.get("/metrics", summary="Counts for Prometheus", tags=["health"])
     async def counts() -> Response:
@@ -215,20 +206,11 @@ def create_app(service: Service, token: str = "") -> tuple[Guard, Desk]:
         if name != service.model.record.name:
             raise Refused(404, "H04", "there is no such model")
 
-    def page_file(name: str, kind: str) -> None:
-        text = files("quartet.serve").joinpath(name).read_text(encoding="utf-8")
-
-        async def page() -> Response:
-            return Response(text, media_type=kind)
-
-        app.get("/" if name == "page.html" else f"/{name}", include_in_schema=False)(page)
-
-    for name, kind in {
-        "page.html": "text/html",
-        "page.js": "text/javascript",
-        "page.css": "text/css",
-    }.items():
-        page_file(name, kind)
+    for name, kind in {"html": "text/html", "js": "text/javascript", "css": "text/css"}.items():
+        text = files("quartet.serve").joinpath(f"page.{name}").read_text(encoding="utf-8")
+        page = Response(text, media_type=kind)
+        asgi: Any = page
+        app.add_route("/" if name == "html" else f"/page.{name}", asgi, ["GET"], include_in_schema=False)
     app.exception_handler(Refused)(_refused)
     app.exception_handler(QuartetError)(_failed)
     app.exception_handler(RequestValidationError)(_invalid)
@@ -244,11 +226,15 @@ class Desk:
     A question whose time is over is no longer waited for; it counts until its work, which cannot be stopped, is done.
     """
 
-    def __init__(self, most: int, seconds: float) -> None:
-        self._most, self._seconds, self.num_waiting = most, seconds, 0
+    def __init__(self, service: Service) -> None:
+        self._service, self.num_waiting = service, 0
+        self._most, self._seconds = service.limits.in_flight, service.limits.seconds
         self._threads = {name: ThreadPoolExecutor(1, name) for name in ("predict", "explain", "grow")}
 
-    async def ask(self, thread: str, work: Callable[[], Any]) -> Any:
+    async def ask(self, thread: str, work: Callable[[], Any], at_once: bool = False) -> Any:
+        if not (self._service.is_ready or at_once):
+            fix = "ask again in a moment; /readyz tells when it is ready"
+            raise Refused(503, "H11", "the model is being loaded", fix, _RETRY_SECONDS)
         if self.num_waiting >= self._most:
             raise Refused(429, "H08", "too many questions are waiting", "ask again later", _RETRY_SECONDS)
         self.num_waiting += 1
@@ -294,7 +280,7 @@ async def _failed(_: Request, error: Exception) -> Response:
     if not isinstance(error, (DataError, UsageError)):
         raise error
     what, fix = (_PATH.sub("…", text)[:2000] for text in (error.what, error.fix))
-    return JSONResponse({"error": {"code": error.code, "what": what, "fix": fix}}, 422)
+    return await _refused(_, Refused(422, error.code, what, fix))
 
 
 async def _invalid(_: Request, error: Exception) -> Response:
@@ -302,12 +288,12 @@ async def _invalid(_: Request, error: Exception) -> Response:
     first = error.errors()[0]
     where = ".".join(str(part) for part in first["loc"])[:200]
     what = f"{where}: {first['msg']}"[:500]
-    return JSONResponse({"error": {"code": "H06", "what": what, "fix": "see /openapi.json"}}, 422)
+    return await _refused(_, Refused(422, "H06", what, "see /openapi.json"))
 
 
 async def _not_there(_: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     words = {404: ("H04", "there is no such place"), 405: ("H09", "this is not how to ask here")}
     code, what = words.get(error.status_code, ("H02", "the request cannot be read"))
-    body = {"error": {"code": code, "what": what, "fix": "see /openapi.json"}}
-    return JSONResponse(body, error.status_code, error.headers)
+    refused = Refused(error.status_code, code, what, "see /openapi.json")
+    return JSONResponse(refused.body, error.status_code, error.headers)

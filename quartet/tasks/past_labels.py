@@ -23,7 +23,7 @@ from quartet.findings import Finding, note
 from quartet.tasks.binding import repeated_labels
 from quartet.tasks.classes import class_target, label_lists, label_values
 from quartet.tasks.labels import LabelColumns, closed_labels, column_labels, has_label, label_times
-from quartet.tasks.seeds import Seeds
+from quartet.tasks.seeds import Links, Seeds
 from quartet.tasks.spec import TaskSpec
 from quartet.tasks.splits import Splits, past_label_times
 from quartet.times import show_instant, to_arrow
@@ -130,7 +130,15 @@ def cases_at(
 def past_label_seeds(database: Database, spec: TaskSpec, classes: Sequence[Any] | None) -> Seeds:
     """Returns the rows of `known_labels` as the seeds whose labels they were."""
     table = database[KNOWN_LABELS]
-    rows = next(relation.rows for relation in database.relations if relation.table == KNOWN_LABELS)
+    rows, *of_item = (relation.rows for relation in database.relations if relation.table == KNOWN_LABELS)
+    if spec.type == "recommendation":  # a row for each item
+        has_both = (rows >= 0) & (of_item[0] >= 0)
+        pairs = np.stack([rows[has_both], table.known_at[has_both] - spec.known_at(0)], 1)
+        order = np.lexsort(pairs.T)
+        items = of_item[0][has_both][order] + database.offsets[spec.item_table]
+        pairs, first = np.unique(pairs[order][:, ::-1], axis=0, return_index=True)
+        links = Links(np.append(first, len(items)), items)
+        return Seeds(pairs[:, 1] + database.offsets[spec.entity_table], pairs[:, 0], links)
     target, has_target = table.data[LABEL], rows >= 0
     if not spec.facts.is_number:
         known = [0, 1] if classes is None else classes

@@ -140,13 +140,13 @@ def test_what_fails_in_the_middle_changes_nothing(
     url, query = place
     table = table_at(f"{url}#scores")
     table.write(rows(), KEYS)
-    original = DatabaseTable._fill
+    original = DatabaseTable._make_room
 
     def half(self: DatabaseTable, *args: Any) -> None:
         original(self, *args)
         raise UsageError("C02", "interrupted")
 
-    monkeypatch.setattr(DatabaseTable, "_fill", half)
+    monkeypatch.setattr(DatabaseTable, "_make_room", half)
     for fresh in (rows(scores=(1.0,)), rows("other")):
         with pytest.raises(UsageError):
             table.write(fresh, KEYS)
@@ -155,6 +155,20 @@ def test_what_fails_in_the_middle_changes_nothing(
         table_at(f"{url}#never").write(rows(), KEYS)
     monkeypatch.undo()
     table_at(f"{url}#never").write(rows(), KEYS)
+
+
+def test_several_tables_are_written_together_or_not_at_all(place: tuple[str, Query]) -> None:
+    url, query = place
+    table = table_at(f"{url}#a")
+    table.write_together({"a": rows(scores=(0.125,)), "b": rows()}, KEYS)
+    assert query("SELECT count(*) FROM b") == [(2,)]
+    with pytest.raises(UsageError, match="other columns"):  # by then the tables before it have been written
+        table.write_together({"a": rows(), "c": rows(), "people": rows()}, KEYS)
+    assert query("SELECT score FROM a") == [(0.125,)]
+    with pytest.raises(Exception, match=r"no such table|does not exist"):
+        query("SELECT * FROM c")
+    table.write_together({"a": rows(), "c": rows()}, KEYS)
+    assert query("SELECT count(*) FROM c") == [(2,)]
 
 
 def test_predictions_in_a_database_are_no_data(place: tuple[str, Query]) -> None:

@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 
 from quartet.config import Recipe
 from quartet.contexts import select
-from quartet.errors import QuartetError, UsageError
+from quartet.errors import QuartetError, Stopped, UsageError
 from quartet.evaluation import compared, main_metric, measures
-from quartet.machine import parse_size
-from quartet.models import Limits
+from quartet.machine import ALONE, parse_size
+from quartet.models import Fitting, Limits, turn
 from quartet.models.dial import _chosen, _halvings, keeps, settings
 from quartet.models.trials import NetworkTrial, Part, TrialData
-from quartet.runs import fit
+from quartet.runs import fit, load
 from quartet.training import TrainingData
 from tests.trained import QUICK, SIZES, Heard, churn, network_of, run, write_shop
 
@@ -76,18 +76,14 @@ def test_what_does_not_keep_to_the_limits_is_never_chosen(data: TrainingData) ->
     }  # fmt: skip
     assert choose(data, parts).chosen == "whole"
     assert choose(data, parts, Limits(memory=600)).chosen == "local alone"
-    quick = choose(data, parts, Limits(latency=0.03))  # two trees, a tower and a network: 3 ms and its own
-    assert (quick.chosen, quick.changes["bag"]) == ("local alone", 1)
-    assert choose(data, parts, Limits(latency=0.003)).changes == {"kinds": "columns", "bag": 1}
+    assert choose(data, parts, Limits(latency=0.052)).chosen == "whole"  # trees and a tower 2 ms, and its own
+    assert choose(data, parts, Limits(latency=0.051)).chosen == "local alone"
+    assert choose(data, parts, Limits(latency=0.022)).chosen == "local alone"
+    assert choose(data, parts, Limits(latency=0.0219)).changes == {"kinds": "columns"}
+    assert choose(data, parts, Limits(latency=0.0019)).changes == {"kinds": "trees"}
     none = choose(data, parts, Limits(memory=1))
     assert (none.chosen, none.why) == ("trees", "nothing keeps to the limits; trees cost least")
     assert choose(data, parts, finalists=["local alone"]).chosen == "local alone"  # the other dropped out
-
-
-def test_without_time_for_networks_the_default_is_taken(data: TrainingData) -> None:
-    parts = {"trees": part(data, 1), "tower": part(data, 1)}
-    assert choose(data, parts).changes == {}
-    assert choose(data, parts, Limits(memory=1000)).changes["kinds"] in ("trees", "columns")
 
 
 def test_a_trial_sees_some_seeds_as_training_sees_all(data: TrainingData) -> None:
@@ -174,6 +170,78 @@ def test_limits_hold_both() -> None:
     assert not keeps(Limits(100, 0.02), 1, 20.1)
 
 
+# --- trials beside a portfolio on its way -----------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def fitting(data: TrainingData) -> tuple[Fitting, tuple[str, ...]]:
+    recipe = data.recipe.changed(bag=1, refit="never", epochs=1)
+    fitting = Fitting(data.changed(recipe, data.affordable_columns), ALONE, Heard(), None)
+    columns = fitting.fit_on_columns()
+    assert columns
+    return fitting, columns
+
+
+@pytest.mark.parametrize(
+    ("left", "expected"),
+    [(63.9, []), (64.0, 2), (192.0, 3), (10_000.0, 5)],
+)
+def test_networks_are_tried_where_each_has_time_to_learn(
+    fitting: tuple[Fitting, tuple[str, ...]], left: float, expected: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A step takes a second: two networks in a round of eight steps each take 16 of the 64 seconds that are left."""
+    tried: list[str] = []
+
+    class Slow(NetworkTrial):
+        def train(self, seconds: float, listener: Any) -> None:
+            super().train(1e-9, listener)
+            self.step_seconds = 1.0
+            if seconds > 1e-9:
+                tried.append(str(self.data.recipe.sampling))
+
+    monkeypatch.setattr("quartet.models.dial.NetworkTrial", Slow)
+    monkeypatch.setattr("quartet.models.dial._now", lambda: 0.0)
+    found = turn(*fitting, Limits(), left)
+    assert len(set(tried)) == (expected or 0)
+    if not expected:
+        assert (found.chosen, found.changes, found.trials) == ("local and all branches", {}, ())
+        assert "1.0 s" in found.why
+    else:
+        assert len(found.trials) == 2 + expected
+        assert [t.verdict for t in found.trials].count("chosen") == 1
+
+
+def test_without_time_the_first_network_that_keeps_to_the_limits_is_taken(
+    fitting: tuple[Fitting, tuple[str, ...]],
+) -> None:
+    every = turn(*fitting, Limits(memory=10**12), 0.0)
+    assert {trial.name: trial.verdict for trial in every.trials} == dict.fromkeys(
+        settings(RECIPE), "not tried"
+    ) | {"local and all branches": "chosen"}
+    most = {trial.name: trial.num_bytes for trial in every.trials}
+    found = turn(*fitting, Limits(memory=max(most.values()) - 1), 0.0)
+    able = [name for name in most if most[name] < max(most.values())]
+    assert len(able) > 1
+    assert (found.chosen, found.why.startswith("the first that keeps")) == (able[0], True)
+    assert {t.name for t in found.trials if t.verdict == "over a limit"} == set(most) - set(able)
+    none = turn(*fitting, Limits(memory=1), 0.0)
+    assert (none.chosen, none.changes) == ("trees", {"kinds": "trees"})
+
+
+def test_trees_and_tower_of_a_trial_are_members(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They have the bits of those that are fitted without a budget, and are fitted once."""
+    monkeypatch.setattr("quartet.models.dial._FOR_TRIALS", 0.0)
+    heard = Heard()
+    told = {"runs": tmp_path, "cache": tmp_path, **QUICK}
+    plain = fit(churn(), "auto", bag=1, time_limit=1e6, listener=Heard(), **told)
+    dialled = fit(churn(), budget=1e6, max_latency=1e6, listener=heard, **told)
+    pairs = list(zip(network_of(plain).members, network_of(dialled).members, strict=True))
+    assert [one.name for one, _ in pairs] == ["plain trees", "trees", "tower", "quartet"]
+    view, seeds = TrainingData.prepare(churn(), plain.recipe, tmp_path).view, churn().seeds("val")
+    for one, other in pairs[:3]:
+        assert one.model.logits(view, seeds).tolist() == other.model.logits(view, seeds).tolist()
+
+
 # --- the whole way ------------------------------------------------------------------------------------
 
 
@@ -187,10 +255,27 @@ def test_a_budget_is_kept_and_told(tmp_path: Path) -> None:
     [dial] = turned
     told = json.loads((model.folder / "dial.json").read_text())
     assert told["chosen"] == dial.chosen
-    assert {trial["name"] for trial in told["trials"]} >= {"trees", "columns"}
-    assert model.recipe.time_limit == pytest.approx(max(1.0, 20 - dial.seconds))
+    assert told["limits"] == {"memory": 4 * 10**9, "latency": None}
+    assert {trial["name"] for trial in told["trials"]} >= {"local alone"}
+    assert model.recipe.time_limit == 20
+    assert load(model.folder).recipe == model.recipe
     for name, value in dial.changes.items():
         assert model.recipe.to_dict()[name] == (list(value) if isinstance(value, list) else value)
+
+
+def test_a_run_with_a_budget_goes_on_with_what_was_chosen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("quartet.models.dial._FOR_TRIALS", 0.0)
+    told = {"runs": tmp_path, "cache": tmp_path, **QUICK}
+    with pytest.raises(Stopped) as stopped:  # in its network
+        fit(churn(), budget=1e6, max_memory="4GB", listener=Heard(stop_at=1), **told)
+    folder = Path(stopped.value.folder)
+    before = json.loads((folder / "dial.json").read_text())
+    assert before["chosen"] == "local and all branches"
+    model = fit(churn(), resume=folder, cache=tmp_path, listener=Heard())
+    assert model.run.is_done
+    assert json.loads((folder / "dial.json").read_text()) == before
 
 
 @pytest.mark.parametrize(("kinds", "expected"), [("trees", {"lightgbm"}), ("columns", {"lightgbm", "tower"})])
@@ -220,7 +305,7 @@ def test_the_verb_shows_what_was_tried(tmp_path: Path, monkeypatch: pytest.Monke
     small = [word for pair in QUICK.items() for word in ("--set", "{}={}".format(*pair))]
     done = run("train", "shop", "churn.yaml", "--budget", "6s", "--threads", 1, *small)
     assert done.returncode == 0, done.stderr
-    for text in ("Trials", "columns", "Chosen: "):
+    for text in ("Chosen: local and all branches", "a step takes"):
         assert text in done.stdout
     with pytest.raises(UsageError, match="C02"):
         fit(churn(), budget="5s", resume=next((tmp_path / "runs").glob("churn-*")), listener=Heard())

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import itertools
 import json
+import shutil
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -22,10 +25,12 @@ from quartet.runs.run import Run
 from quartet.tasks import Links, Task
 from quartet.training import Epoch, Fitted, Member
 from tests.recommend.small import (
+    DAY,
     LOANS_SQL,
     NEXT_BOOKS,
     NUM_BOOKS,
     NUM_READERS,
+    START,
     library,
     next_books,
     write_library,
@@ -241,3 +246,57 @@ def test_an_item_that_a_label_names_twice_counts_once() -> None:
     assert (once.offsets == twice.offsets).all()
     for first, end in itertools.pairwise(once.offsets.tolist()):
         assert set(once.nodes[first:end]) == set(twice.nodes[first:end])
+
+
+# --- what was said ----------------------------------------------------------------------------------------
+
+
+def test_lists_that_were_said_are_judged_by_what_came(trees: Path, tmp_path: Path) -> None:
+    shutil.copytree(trees, tmp_path / "run")
+    model, database = load(tmp_path / "run"), library()
+    time = START + 220 * DAY
+    said = model.on(database, listener=Heard()).predict(at=time, everyone=True)
+    num_said = len(set(said.table["reader"].to_pylist()))
+    assert model.keep(said) == num_said
+    assert model.keep(said) == 0
+    judged = model.evaluate_said(database, listener=Heard())
+    loans, books = (database[name].data.to_pylist() for name in ("loans", "books"))
+    known = {row["book"] for row in books if row["added"].value <= time}
+    came: dict[str, set[str]] = {}
+    for row in loans:
+        if time < row["lent"].value <= time + 30 * DAY and row["book"] in known:
+            came.setdefault(row["reader"], set()).add(row["book"])
+    lists: dict[str, list[str]] = {}
+    for row in said.table.to_pylist():
+        assert row["rank"] == len(lists.setdefault(row["reader"], [])) + 1
+        lists[row["reader"]].append(row["book"])
+    scores = []
+    for reader, wanted in came.items():
+        hits = np.array([book in wanted for book in lists[reader]])
+        precision = np.cumsum(hits) / np.arange(1, len(hits) + 1)
+        scores.append((precision * hits).sum() / min(len(wanted), 5))
+    figures = judged.rows[0][1]
+    assert figures["map"].value == pytest.approx(np.mean(scores))
+    assert (judged.num_said, judged.num_judged, judged.num_open) == (num_said, len(came), 0)
+    [at] = judged.times
+    assert (at.rows, at.value) == (len(came), pytest.approx(np.mean(scores)))
+    assert at.came == pytest.approx(np.mean([len(wanted) for wanted in came.values()]))
+    assert str(judged) == str(load(tmp_path / "run").evaluate_said(database, listener=Heard()))
+
+
+def test_items_that_have_gone_since_keep_their_place(trees: Path, tmp_path: Path) -> None:
+    """The list is judged as it was said: what is no longer there did not come."""
+    shutil.copytree(trees, tmp_path / "run")
+    model, database = load(tmp_path / "run"), library()
+    said = model.on(database, listener=Heard()).predict(at=START + 220 * DAY, everyone=True)
+    model.keep(said)
+    whole = model.evaluate_said(database, listener=Heard()).rows[0][1]
+    record = tmp_path / "run" / "said.sqlite"
+    with closing(sqlite3.connect(record)) as connection:  # as if each list had begun with a book that is gone
+        for entity, text in connection.execute("SELECT entity, scores FROM said").fetchall():
+            told = json.dumps([["gone", 9.0], *json.loads(text)])
+            connection.execute("UPDATE said SET scores = ? WHERE entity = ?", [told, entity])
+        connection.commit()
+    moved = model.evaluate_said(database, listener=Heard()).rows[0][1]
+    assert moved["map"].value < whole["map"].value
+    assert moved["map"].value > 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import sqlite3
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -215,6 +216,19 @@ def test_embeddings_go_into_a_database_once_and_are_no_data_there(
         assert places == list(
             zip(*(found.neighbours[c].to_pylist() for c in ("customer", "rank", "neighbour")), strict=True)
         )
+
+
+def test_the_three_tables_come_together_or_not_at_all(
+    model: TrainedModel, shop: Database, tmp_path: Path
+) -> None:
+    with closing(sqlite3.connect(tmp_path / "like.db")) as connection:
+        connection.execute("CREATE TABLE like_segments (theirs TEXT)")  # the last of the three
+        with pytest.raises(UsageError, match="other columns"):
+            model.on(shop, listener=Heard()).embed(AT, neighbours=2, segments=3).write(
+                f"{tmp_path}/like.db#like"
+            )
+        there = connection.execute("SELECT name FROM sqlite_master").fetchall()
+    assert there == [("like_segments",)]
 
 
 def test_files_hold_what_is_shown(model: TrainedModel, shop: Database, tmp_path: Path) -> None:

@@ -28,6 +28,16 @@ from tests.strategies import without_future
 from tests.tasks.small import CHURN
 from tests.trained import KINDS, TREES, Heard, opened, run, shop_tables, write_shop
 
+LISTS = {
+    "name": "sizes",
+    "task_type": "multilabel_classification",
+    "target_col": "sizes",
+    "sql": CHURN["sql"].replace(
+        "CAST(COUNT(*) FILTER (WHERE o.bought > t.timestamp) = 0 AS BIGINT) AS churned",
+        "CASE WHEN MAX(o.amount) FILTER (WHERE o.bought > t.timestamp) > 50 "
+        "THEN ['some', 'large'] ELSE ['some'] END AS sizes",
+    ),
+}
 DAYS = ("2023-09-01", "2023-09-15", "2023-10-03")
 
 
@@ -144,6 +154,32 @@ def test_numbers_and_classes_are_judged_too(kind: str, shop: Database, tmp_path:
             name in text[1:-1].split(",") for name, text in zip(came, said["set"].to_pylist(), strict=True)
         ]
         assert judged.held == pytest.approx(np.mean(held))
+
+
+def test_lists_of_classes_are_judged_too(shop: Database, tmp_path: Path) -> None:
+    """Which products each customer orders next, by the rows as they stand."""
+    task = shop.task(CHURN | LISTS)
+    model = fit(task, recipe=TREES, runs=tmp_path, cache=tmp_path / "cache", listener=Heard())
+    said = say(model, shop, DAYS[2])[DAYS[2]]
+    judged = model.evaluate_said(shop, listener=Heard())
+    came = []
+    for customer, time in zip(
+        said.table["customer"].to_pylist(), said.table["time"].to_pylist(), strict=True
+    ):
+        own = _orders().filter(pc.equal(_orders()["customer"], customer)).to_pylist()
+        sizes = [
+            row
+            for row in own
+            if time < row["bought"].replace(tzinfo=time.tzinfo) <= time + timedelta(days=10)
+        ]
+        came.append({"some"} | ({"large"} if any((row["amount"] or 0) > 50 for row in sizes) else set()))
+    target = np.array([[name in own for name in said.classes] for own in came], np.int64)
+    scores = np.stack([said.table[f"score_{name}"].to_numpy() for name in said.classes], 1)
+    expected = measures("multilabel_classification", target, scores, num_resamples=0)
+    assert {name: one.value for name, one in judged.rows[0][1].items()} == pytest.approx(
+        {name: one.value for name, one in expected.items()}
+    )
+    assert judged.times[0].came == pytest.approx(target.sum(1).mean())
 
 
 @cache

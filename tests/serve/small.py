@@ -91,14 +91,18 @@ def read_all(plug: socket.socket, wait: float) -> bytes:
 
 
 @contextmanager
-def running(service: Service, token: str = "", watch: tuple[str, float] | None = None) -> Iterator[Client]:
-    """Serves in a thread of this process, on a port that is free."""
+def running(
+    service: Service, token: str = "", watch: tuple[str, float] | None = None, buffer: int = 0
+) -> Iterator[Client]:
+    """Serves in a thread of this process, on a port that is free, with so many bytes of each answer on their way."""
     server = Server(service, "127.0.0.1", 0, token, watch)
     thread = Thread(target=server.run, daemon=True)
     thread.start()
     while not (server.started and service.is_ready):
         assert thread.is_alive()
         time.sleep(0.01)
+    if buffer:  # connections have that of the socket that listens
+        server.servers[0].sockets[0].setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, buffer)
     try:
         yield Client(server.port, token)
     finally:

@@ -95,6 +95,7 @@ ATTACKS: dict[str, tuple[bytes, set[int]]] = {
     "ten thousand headers": (request(GOOD, more=b"".join(b"X%d: y\r\n" % n for n in range(10_000))), {400, 431}),
     "a long path": (request(b"", b"/" + b"a" * 10_000, b"GET"), {404}),
     "a hundred thousand wrong keys": (asked(entities=[1.5] * 100_000), {422}),
+    "eighty thousand names": (request(json.dumps({f"a{n}": 1 for n in range(80_000)}).encode()), {422}),
     "a hundred thousand wrong rows": (rows("x", *[1] * 100_000), {422}),
     # wrong types
     "no object": (request(b'["entities"]'), {422}),
@@ -213,6 +214,19 @@ def test_a_client_that_trickles_is_not_waited_for(client: Client) -> None:
         except ConnectionError:
             return
         raise AssertionError("the whole request was waited for")
+
+
+def test_who_reads_no_answers_is_cut_off(model: TrainedModel) -> None:
+    """Answers pile up until the buffers are full; then nobody holds the connection for ever."""
+    sent = b"GET /model HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+    with (
+        running(service_of(model, limits=Limits(seconds=0.5)), buffer=4096) as client,
+        socket.create_connection(("127.0.0.1", client.port), timeout=300) as plug,
+    ):
+        plug.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        with pytest.raises(ConnectionError):  # reset by the server, which has not waited
+            plug.sendall(sent * 200_000)
+        assert client.ask("/healthz").status == 200
 
 
 def test_many_idle_connections_keep_nobody_out(client: Client) -> None:

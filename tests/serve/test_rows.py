@@ -222,6 +222,27 @@ def test_tables_made_from_values_are_made_again() -> None:
 
 
 @pytest.mark.parametrize(
+    ("kind", "cell", "expected"),
+    [
+        (pa.float64(), 2**53 + 1, float(2**53)), (pa.float64(), -(2**63), -(2.0**63)), (pa.float32(), 2**62, 2.0**62),
+        (pa.list_(pa.float64()), [2**60 + 1, None], [2.0**60, None]), (pa.list_(pa.int8()), [-128, 127], [-128, 127]),
+        (pa.list_(pa.int8()), [128], None), (pa.list_(pa.int32()), [2**31], None), (pa.int64(), 2**63 - 1, 2**63 - 1),
+    ],
+)  # fmt: skip
+def test_numbers_are_those_that_their_column_can_hold(kind: pa.DataType, cell: Any, expected: Any) -> None:
+    """A whole number that decimals lack is the nearest; one that is too large is an error, not a failure inside."""
+    table = pa.table({"key": [1], "cell": pa.nulls(1, kind)})
+    links = pa.table({"link": [1], "key": [1]})
+    schema = {"tables": {"cells": {"pkey": "key"}, "links": {"pkey": "link", "fkeys": {"key": "cells"}}}}
+    database = Database.load({"cells": table, "links": links}, schema)
+    if expected is None:
+        with pytest.raises(SchemaError, match="V06"):
+            rows_as_read(database["cells"], [{"key": 2, "cell": cell}])
+    else:
+        assert rows_as_read(database["cells"], [{"key": 2, "cell": cell}])["cell"].to_pylist() == [expected]
+
+
+@pytest.mark.parametrize(
     ("table", "row", "code"),
     [
         ("orders", {"order": 0, "customer": "C00", "bought": AT}, "S03"),

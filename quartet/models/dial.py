@@ -26,6 +26,7 @@ from quartet.models.trials import NetworkTrial, Part, part_of, spread
 from quartet.training import TrainingData, duration
 
 _FOR_TRIALS = 0.25  # of the time that trees and tower have left
+_SHORTEST = 5.0  # seconds of all trials; below, not even a step is timed, which takes seconds itself
 _FEWEST_STEPS = 8  # of a network in its first round; without time for these, none is tried
 _MOST_TRAINED, _MOST_JUDGED = 4096, 2000  # seeds of a trial
 _JUDGED_FOR_COSTS = 64
@@ -120,6 +121,9 @@ def turn(fitting: Fitting, columns: tuple[str, ...], limits: Limits, left: float
         recipe = fitting.recipe_of("quartet", **wanted[name])
         return NetworkTrial(data, recipe, columns, fitting.start, taught[:most], judged[:most_judged])
 
+    if limits == Limits() and _FOR_TRIALS * left < _SHORTEST:
+        why = f"networks have {duration(max(0.0, left))}: too little for trials"
+        return _untried(data, begin, limits, next(iter(wanted)), {}, why)
     costs: dict[str, Part] = {}  # of networks, where there are limits
     step, has_limits = 0.0, limits != Limits()
     for name in wanted if has_limits else list(wanted)[:1]:

@@ -113,8 +113,8 @@ class TrialData(TrainingData):
         return self.whole.labels(split)[self.places[split]]
 
     def columns(self, split: Split) -> NDArray[np.float32]:
-        seeds = self.whole.seeds[split]
-        return np.ascontiguousarray(self.whole.view.matrix(seeds, self.column_names)[self.places[split]])
+        """Returns the columns of all seeds, by which a network knows how many codes there are, as its start does."""
+        return np.asarray(self.whole.view.matrix(self.whole.seeds[split], self.column_names))
 
     def context(self, split: Split) -> Context:
         if split not in self._contexts:
@@ -122,7 +122,8 @@ class TrialData(TrainingData):
             seeds, threads = self.seeds[split], torch.get_num_threads()
             context = sample(self.view.graph, seeds, self.recipe.sampling, threads)
             self.sampled[split] = time.perf_counter() - begin
-            self._contexts[split] = replace(context, columns=self.columns(split))
+            own = np.ascontiguousarray(self.columns(split)[self.places[split]])
+            self._contexts[split] = replace(context, columns=own)
         return self._contexts[split]
 
     @cached_property

@@ -153,8 +153,10 @@ def dial_grid(dial: Any) -> RenderableType:
         grid.add_row(
             cell(trial.name, "cyan"), *(cell(text, style) for text in told), cell(trial.verdict, style)
         )
-    line = f"Chosen: {dial.chosen} ({dial.why}), after {duration(dial.seconds)} of trials"
-    return Group(grid, cell(line)) if dial.trials else cell(line)
+    line = f"Chosen: {dial.chosen} ({dial.why})"
+    if not dial.trials:
+        return cell(line)
+    return Group(grid, cell(f"{line}, after {duration(dial.seconds)} of trials"))
 
 
 class JsonTraining(Listener):

@@ -21,6 +21,7 @@ from quartet.machine import ALONE, parse_size
 from quartet.models import Fitting, Limits, turn
 from quartet.models.dial import _chosen, _halvings, keeps, settings
 from quartet.models.trials import NetworkTrial, Part, TrialData
+from quartet.registry import model_row
 from quartet.runs import fit, load
 from quartet.training import TrainingData
 from tests.trained import QUICK, SIZES, Heard, churn, network_of, run, write_shop
@@ -101,6 +102,20 @@ def test_a_trial_sees_some_seeds_as_training_sees_all(data: TrainingData) -> Non
             if isinstance(value, np.ndarray):
                 np.testing.assert_array_equal(getattr(own, name), value, name)
         np.testing.assert_array_equal(trial.labels(split), data.labels(split)[places[split]])
+
+
+def test_a_network_on_trial_has_the_shape_of_one_that_sees_all_seeds(data: TrainingData) -> None:
+    """It begins with a tower that knows codes which its few seeds lack: codes and knots are those of all seeds."""
+    recipe, names = RECIPE.changed(architecture="quartet"), data.affordable_columns
+    every = data.changed(recipe, names)
+    whole = model_row("quartet").model_class.new(every, recipe)
+    trial = NetworkTrial(data, recipe, names, None, np.arange(2), np.arange(2))
+    network = trial.trainer.network
+    assert network.schema == whole.schema
+    assert trial.data.context("train").columns.shape == (2, len(names))
+    np.testing.assert_array_equal(trial.data.columns("train"), every.columns("train"))
+    knots = dict(whole.readout.named_buffers())
+    assert all(torch.equal(own, knots[name]) for name, own in network.readout.named_buffers())
 
 
 def test_a_network_on_trial_goes_on_from_where_it_stands(data: TrainingData) -> None:
@@ -184,7 +199,7 @@ def fitting(data: TrainingData) -> tuple[Fitting, tuple[str, ...]]:
 
 @pytest.mark.parametrize(
     ("left", "expected"),
-    [(63.9, []), (64.0, 2), (192.0, 3), (10_000.0, 5)],
+    [(19.9, []), (63.9, []), (64.0, 2), (192.0, 3), (10_000.0, 5)],
 )
 def test_networks_are_tried_where_each_has_time_to_learn(
     fitting: tuple[Fitting, tuple[str, ...]], left: float, expected: Any, monkeypatch: pytest.MonkeyPatch
@@ -205,7 +220,7 @@ def test_networks_are_tried_where_each_has_time_to_learn(
     assert len(set(tried)) == (expected or 0)
     if not expected:
         assert (found.chosen, found.changes, found.trials) == ("local and all branches", {}, ())
-        assert "1.0 s" in found.why
+        assert ("networks have 20 s" if left < 20 else "a step takes 1.0 s") in found.why
     else:
         assert len(found.trials) == 2 + expected
         assert [t.verdict for t in found.trials].count("chosen") == 1
@@ -305,7 +320,7 @@ def test_the_verb_shows_what_was_tried(tmp_path: Path, monkeypatch: pytest.Monke
     small = [word for pair in QUICK.items() for word in ("--set", "{}={}".format(*pair))]
     done = run("train", "shop", "churn.yaml", "--budget", "6s", "--threads", 1, *small)
     assert done.returncode == 0, done.stderr
-    for text in ("Chosen: local and all branches", "a step takes"):
+    for text in ("Chosen: local and all branches", "too little for trials"):
         assert text in done.stdout
     with pytest.raises(UsageError, match="C02"):
         fit(churn(), budget="5s", resume=next((tmp_path / "runs").glob("churn-*")), listener=Heard())

@@ -2,7 +2,6 @@
 
 from quartet.features.aggregates import MEAN_PAST_LABEL, RelationalColumns, is_about_others
 from quartet.features.arrays import CALENDAR, FIRST_CODE, Bags, TableFeatures, TableLayout, rows_of
-from quartet.features.columns import NumberColumn
 from quartet.features.counts import SeedColumns
 from quartet.features.describe import describe
 from quartet.features.kept import kept_features, statistics_digest
@@ -29,7 +28,6 @@ __all__ = [
     "ColumnWords",
     "FeatureStatistics",
     "FeatureTable",
-    "NumberColumn",
     "RelationalColumns",
     "SeedColumns",
     "TableFeatures",

@@ -218,7 +218,8 @@ class Fitting:
             if expected > end:
                 break  # another would take the trees beyond their part of the time
             num_read += len(columns)
-            left = None if self.limit == math.inf else max(1.0, end - self._seconds)
+            share = 0.5 if name == "trees on near rows" else 1.0  # those on all columns come after these
+            left = None if self.limit == math.inf else max(1.0, share * (end - self._seconds))
             changes = {"extra_trees": is_extra, "tree_target": target, "time_limit": left}
             if not self.add(_TREES, name, columns, number, **changes):
                 return None

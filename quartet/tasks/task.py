@@ -311,13 +311,14 @@ class Task:
 
     @property
     def tells_past_labels(self) -> bool:
-        """Returns whether labels that are known by now follow from the database, and soon.
+        """Returns whether labels that are known by now follow from the database, soon, and at a time that is told.
 
-        Those of a column that is filled in count as known right after their rows where nothing is said (`known_after`).
+        A column that is filled in at an unknown time does not tell when (`known_after` does). A link that is filled in
+        follows from earlier ones alone: these count as known right after their rows where nothing is said.
         """
         spec, database = self.spec, self.full_database
         is_told = spec.kind == "autocomplete" or (spec.kind == "forecast" and spec.type != "recommendation")
-        if not is_told or KNOWN_LABELS in database.tables:
+        if not is_told or KNOWN_LABELS in database.tables or not (spec.lag or self.fills_in_links):
             return False
         return len(database[spec.entity_table].primary_key) == 1 and self._num_past_windows <= _MOST_WINDOWS
 

@@ -116,6 +116,10 @@ class TrialData(TrainingData):
         """Returns the columns of all seeds, by which a network knows how many codes there are, as its start does."""
         return np.asarray(self.whole.view.matrix(self.whole.seeds[split], self.column_names))
 
+    @cached_property
+    def highest_codes(self) -> dict[str, float]:
+        return dict(self.whole.highest_codes)
+
     def context(self, split: Split) -> Context:
         if split not in self._contexts:
             begin = time.perf_counter()

@@ -22,7 +22,7 @@ from quartet.contexts import Context, cached_sample, default_cache, kept_graph, 
 from quartet.database import Database
 from quartet.errors import IntegrityError, examples
 from quartet.evaluation import check_selectable, main_metric
-from quartet.features import FeatureTable, RelationalColumns
+from quartet.features import CODE, FeatureTable, RelationalColumns
 from quartet.graph import TemporalGraph
 from quartet.listener import SILENT, Listener
 from quartet.machine import empty_aside, slices
@@ -233,6 +233,7 @@ class TrainingData:
         other = replace(self, recipe=recipe, chosen_columns=columns, start=start)
         kept = {"seeds": self.seeds, "_columns": self._columns, "bins": self.bins}
         kept |= {"affordable_columns": self.affordable_columns}
+        kept |= {name: self.__dict__[name] for name in ("highest_codes",) if name in self.__dict__}
         other.__dict__ |= kept
         other.view.__dict__["columns"] = self.view.columns
         return other
@@ -242,6 +243,7 @@ class TrainingData:
         other = self.changed(self.recipe, columns)
         other.chosen_columns = None
         other.__dict__ |= {"affordable_columns": columns, "_columns": {}, "bins": {}}
+        other.__dict__.pop("highest_codes", None)
         return other
 
     def fewer(self, **most: int) -> TrainingData:
@@ -261,9 +263,19 @@ class TrainingData:
                 kept["seeds"][split] = own.select(drawn)
                 if split in self._columns:
                     kept["_columns"][split] = self._columns[split][drawn]
+                    kept["highest_codes"] = (
+                        self.highest_codes
+                    )  # a network may go on from one that saw them all
         other.__dict__ |= kept | {"affordable_columns": self.affordable_columns}
         other.view.__dict__["columns"] = self.view.columns
         return other
+
+    @cached_property
+    def highest_codes(self) -> dict[str, float]:
+        """Returns the highest code of each column of codes among the seeds of training."""
+        codes = [(place, name) for place, name in enumerate(self.affordable_columns) if name.endswith(CODE)]
+        made = self.view.matrix(self.seeds["train"], self.affordable_columns)
+        return {name: float(np.nanmax(made[:, place], initial=0)) for place, name in codes}
 
     @cached_property
     def bins(self) -> dict[Any, Any]:

@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from quartet.config import ModelConfig, Recipe, with_tuples
-from quartet.features import CODE, TableLayout
+from quartet.features import TableLayout
 from quartet.listener import SILENT, Listener
 from quartet.machine import ALONE, Processes
 from quartet.tasks import Seeds
@@ -139,7 +139,7 @@ class Network(nn.Module):
         columns = data.columns("train") if recipe.model.tower else None
         if columns is not None:
             names = data.column_names
-            schema = replace(schema, columns=names, codes=_code_sizes(names, columns))
+            schema = replace(schema, columns=names, codes=_code_sizes(names, data.highest_codes))
         network = cls(recipe.model, schema)
         network.readout.begin(data.output.start(), columns)
         if data.start is not None:
@@ -235,11 +235,10 @@ class Network(nn.Module):
         return network.eval()
 
 
-def _code_sizes(names: tuple[str, ...], columns: NDArray[np.float32]) -> tuple[tuple[int, int], ...]:
+def _code_sizes(names: tuple[str, ...], highest: Mapping[str, float]) -> tuple[tuple[int, int], ...]:
     """Returns the places of code columns and how many codes each has in training; 0 where these are too many."""
-    sizes = {}
-    for place, name in enumerate(names):
-        if name.endswith(CODE):
-            highest = np.nanmax(columns[:, place], initial=0)
-            sizes[place] = int(highest) + 1 if highest < _MOST_CODES else 0
-    return tuple(sizes.items())
+    return tuple(
+        (place, int(highest[name]) + 1 if highest[name] < _MOST_CODES else 0)
+        for place, name in enumerate(names)
+        if name in highest
+    )

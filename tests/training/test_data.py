@@ -11,6 +11,7 @@ import pytest
 from quartet.contexts import Context
 from quartet.features import FeatureTable, RelationalColumns
 from quartet.graph import TemporalGraph
+from quartet.models.tower import TowerAlone
 from quartet.tasks import SPLITS, Seeds, Task
 from quartet.training import TrainingData, View
 from tests.tasks.small import CHURN, small_shop
@@ -115,6 +116,18 @@ def test_fewer_seeds_are_some_of_all(tmp_path: Path) -> None:
     assert mask[again.some["train"]].all()
     np.testing.assert_array_equal(again.labels("train"), data.labels("train")[again.some["train"]])
     assert data.fewer(train=10**6) is data
+
+
+def test_a_network_of_fewer_seeds_has_the_shape_of_one_that_sees_all(tmp_path: Path) -> None:
+    """It may go on from one that did, however few codes its own seeds have."""
+    shop = small_shop(town=[f"town {number % 10}" for number in range(40)])
+    data = TrainingData.prepare(Task.from_sql(shop, **CHURN), TINY, tmp_path)
+    data.columns("train")
+    few = data.fewer(train=1)
+    (name,) = data.highest_codes
+    assert few.columns("train")[0, few.column_names.index(name)] < data.highest_codes[name]
+    one, other = (TowerAlone.new(each, TINY.changed(architecture="tower")) for each in (data, few))
+    other.readout.load_state_dict(one.readout.state_dict())
 
 
 def test_a_listener_follows_the_sampling(tmp_path: Path) -> None:

@@ -104,12 +104,13 @@ def turn(fitting: Fitting, columns: tuple[str, ...], limits: Limits, left: float
     `left` are the seconds that networks have, trials included.
     """
     begin, data = _now(), fitting.data
-    kinds = data.recipe.model.kinds
+    kinds = fitting.kinds
     if not columns or kinds == _TREES:
         why = "no other kinds are wanted" if kinds == _TREES else "they took all the time there was"
         return _untried(data, begin, limits, _TREES, {"kinds": _TREES}, why)
     if kinds == _COLUMNS and limits == Limits():
-        return _untried(data, begin, limits, _COLUMNS, {}, "no networks that read rows are wanted")
+        why = "no networks that read rows are wanted" if fitting.has_network else "too little time for more"
+        return _untried(data, begin, limits, _COLUMNS, {"kinds": _COLUMNS}, why)
     wanted = settings(data.recipe) if kinds == "all" else {}
     judged = spread(len(data.seeds["val"]), _MOST_JUDGED)
     rng = np.random.default_rng(data.recipe.rng_seed)

@@ -36,7 +36,8 @@ from quartet.tasks import KNOWN_LABELS, Seeds, Split
 from quartet.training import Epoch, Fitted, Member, Output, TrainingData, View, duration
 
 _TREES, _TOWER, _NETWORK = "lightgbm", "tower", "quartet"
-_FOR_TREES, _FOR_TOWER = 0.4, 0.15  # of the time limit, for trees once there are columns
+_FOR_TREES = {"all": 0.4, "columns": 0.75, "trees": 0.95}  # of the time that is left once there are columns
+_FOR_TOWER = 0.15  # of the time limit
 _FOR_PLAIN = 0.1  # of the time limit, for the first trees, however long columns take
 _SCORED = 1000  # seeds that a network scores in a second of one core, until it has shown how many
 _TOWER_SEEDS = 5  # times as many seeds has an epoch of the tower
@@ -54,6 +55,7 @@ _SCOUTED_TREES = (
     "trees on own rows",
 )  # on the columns of scouts
 _LEARNED = 400  # seeds that a network learns from in a second of one core
+_ENOUGH_SEEDS = 20_000  # or each of training once, from which a network has to learn to be worth its time
 _FILE = "portfolio.json"
 
 Logits = NDArray[np.float64]
@@ -173,6 +175,8 @@ class Fitting:
     ) -> None:
         self.data, self.processes, self.listener, self.state = data, processes, listener, state
         self.begin, self.limit = time.perf_counter(), data.recipe.time_limit or math.inf
+        seconds = (1 - _FOR_TREES["all"] - _FOR_TOWER) * self.limit * processes.mean(torch.get_num_threads())
+        self.has_network = seconds * _LEARNED >= min(len(data.seeds["train"]), _ENOUGH_SEEDS)
         self.kind, self.labels = data.task.spec.type, data.labels("val")
         self.bag = data.recipe.model.bag
         self.members: list[Member] = []
@@ -190,7 +194,7 @@ class Fitting:
         """
         if self.state is not None and self.processes.is_first:
             self.state.mkdir(parents=True, exist_ok=True)  # until it is gone, the run is not done
-        self.listener.begin(_Plan(self.data))
+        self.listener.begin(_Plan(self.data, self.kinds))
         turns = self._turns()
         name, columns, target, is_extra = turns[0]  # before all columns are made
         short = None if self.limit == math.inf else max(1.0, _FOR_PLAIN * self.limit)
@@ -207,7 +211,7 @@ class Fitting:
             )
         self.data.columns("train"), self.data.columns("val")
         num_read, begun = 0, self._seconds  # columns that trees have read, and since when
-        end = begun + _FOR_TREES * max(0.0, self.limit - begun)
+        end = begun + _FOR_TREES[self.kinds] * max(0.0, self.limit - begun)
         if self.limit < math.inf:  # columns that took the whole limit are read, too
             end = max(end, begun + _FOR_PLAIN * self.limit)
         for number, (name, columns, target, is_extra) in enumerate(turns[1:], 1):
@@ -223,7 +227,7 @@ class Fitting:
             changes = {"extra_trees": is_extra, "tree_target": target, "time_limit": left}
             if not self.add(_TREES, name, columns, number, **changes):
                 return None
-        if self.left <= 0 or self.data.recipe.model.kinds == "trees":
+        if self.left <= 0 or self.kinds == "trees":
             return ()
         columns = self.gained(every)
         short = min(_FOR_TOWER * self.limit, max(1.0, self.left))
@@ -231,10 +235,9 @@ class Fitting:
 
     def fit_networks(self, columns: tuple[str, ...]) -> Fitted | None:
         """Returns the blend, with networks on columns in the time that is left; None if it was stopped."""
-        kinds = self.data.recipe.model.kinds
-        if not columns or kinds == "trees":
+        if not columns or self.kinds == "trees":
             return self._fitted()
-        networks = (_TOWER, _NETWORK) if kinds == "all" else (_TOWER,)
+        networks = (_TOWER, _NETWORK) if self.kinds == "all" else (_TOWER,)
         if _NETWORK in networks and not self._add_network(columns, self.start):
             return None
         for rng_seed in range(1, self.bag):
@@ -246,6 +249,12 @@ class Fitting:
                     return None
         return self._fitted()
 
+    @property
+    def kinds(self) -> str:
+        """Returns the kinds of members: without networks that read rows, where these would hardly begin to learn."""
+        wanted = self.data.recipe.model.kinds
+        return "columns" if wanted == "all" and not self.has_network else wanted
+
     def _turns(self) -> list[tuple[str, tuple[str, ...], str, bool]]:
         """Returns the trees to be grown: a name, columns, what is learned, and whether thresholds are random."""
         every, made = self.data.column_names, self.data.view.columns
@@ -253,7 +262,7 @@ class Fitting:
         own = tuple(name for name in every if not is_about_others(name))
         # Whether thresholds are random at first; each set of columns once.
         kinds = {"plain trees": (plain, "values", False), "trees on near rows": (near, "values", True)}
-        kinds |= {"trees": (every, "values", True)}
+        kinds |= {"trees": (every, "values", self.has_network)}  # short of time, those of `lightgbm`
         if self.data.task.spec.facts.is_number:
             kinds |= {"trees on logarithms": (every, "logarithms", False)}
             kinds |= {"trees on changes": (every, "changes", True)} if past_columns(self.data) else {}
@@ -413,6 +422,7 @@ class _Plan:
     """A portfolio as a listener is told of it before it begins."""
 
     data: TrainingData
+    kinds: str
 
     def lines(self) -> list[tuple[str, str]]:
         limit = self.data.recipe.time_limit
@@ -422,7 +432,10 @@ class _Plan:
             "columns": "trees, towers on their columns, and a blend",
             "trees": "trees, and a blend of them",
         }
-        return [("model", f"auto: {kinds[self.data.recipe.model.kinds]}{stop}")]
+        told = [("model", f"auto: {kinds[self.kinds]}{stop}")]
+        if self.kinds != self.data.recipe.model.kinds:
+            told.append(("left out", "Quartet: so many rows take a longer --time-limit"))
+        return told
 
     def epoch_line(self, epoch: Epoch) -> str:
         return f"validation {self.data.metric} {epoch.validation:.4f}"

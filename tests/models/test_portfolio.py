@@ -263,6 +263,25 @@ def test_where_there_is_no_time_the_first_trees_are_the_answer(
     assert short.run.is_done
 
 
+def test_short_of_time_trees_have_that_of_networks(
+    task: Task, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where Quartet would hardly begin to learn, it is left out, and the first trees are those of `lightgbm`."""
+    monkeypatch.setattr(portfolio, "_LEARNED", 1)
+    heard = Following()
+    model = fitted_with(task, tmp_path, cache, heard, time_limit=60.0)
+    assert {member.architecture for member in heard.members} == {"lightgbm", "tower"}
+    trees = next(member.model for member in heard.members if member.name == "trees")
+    alone = fit(
+        task, "lightgbm", runs=tmp_path, cache=cache, threads=1, listener=Heard(), refit="always",
+        past_labels=model.recipe.past_labels, rng_seed=model.recipe.rng_seed + 2,
+    )  # fmt: skip
+    assert trees.text == network_of(alone).text
+    told = dict(heard.begun[0].lines())
+    assert told["model"] == "auto: trees, towers on their columns, and a blend, 60 s in all"
+    assert "Quartet" in told["left out"]
+
+
 def test_how_long_contexts_take_is_known_before_they_are_sampled(task: Task, tmp_path: Path) -> None:
     data = TrainingData.prepare(task, Recipe.load("small", **QUICK), tmp_path)
     assert data.seconds_of_a_context() > 0

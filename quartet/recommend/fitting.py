@@ -160,7 +160,7 @@ class Fitting:
 
     def _tower_scores(self, towers: Towers, view: View) -> Floats:
         """Returns the scores that towers give to the pairs of validation."""
-        vectors, own, rows = towers.vectors(view, self.val), towers.own_numbers(self.reader), self.judged
+        vectors, own, rows = towers.embeddings(view, self.val), towers.own_numbers(self.reader), self.judged
         scores = np.empty(len(rows.seed))
         for block in self.reader.blocks(self.val):
             place = np.full(len(self.val), -1)
@@ -242,7 +242,7 @@ def _is_latest(seeds: Seeds, most: int) -> NDArray[np.bool_]:
 
 def _nearest(towers: Towers, reader: Reader, view: View, seeds: Seeds) -> Callable[[Block], Pool]:
     """Returns what finds the items nearest to the sources of a block of seeds."""
-    vectors, own = towers.vectors(view, seeds), towers.own_numbers(reader)
+    vectors, own = towers.embeddings(view, seeds), towers.own_numbers(reader)
     return lambda block: towers.nearest(vectors[block.at], towers.of_items(block, own), block)
 
 

@@ -37,7 +37,7 @@ class ItemReasons:
 def item_reasons(model: Recommender, view: View, seeds: Seeds, most: int) -> dict[int, list[ItemReasons]]:
     """Returns what speaks for the first items of each seed, by the place of the seed, best first."""
     reader = Reader.of(view, model.paths, step=model.step)
-    vectors = model.towers.vectors(view, seeds) if model.towers is not None and model.has_towers else None
+    vectors = model.towers.embeddings(view, seeds) if model.towers is not None and model.has_towers else None
     found: dict[int, list[ItemReasons]] = {}
     for scored in model.scored(reader, seeds, vectors, with_rules=False):
         for place, told in _of_block(model, reader, scored, most):

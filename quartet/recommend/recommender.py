@@ -82,7 +82,7 @@ class Recommender:
         """Returns the best items of each seed, by the model's own blend (named "") and by each member and rule."""
         reader, vectors = Reader.of(view, self.paths, step=self.step), None
         if self.towers is not None and (with_members or self.has_towers):
-            vectors = self.towers.vectors(view, seeds)
+            vectors = self.towers.embeddings(view, seeds)
         found: dict[str, list[Lists]] = {}
         places = []
         for block, _, of, item, _, _, scores in self.scored(reader, seeds, vectors, with_members):
@@ -107,7 +107,7 @@ class Recommender:
         wanted = reader.past.pair_key(
             np.repeat(np.arange(len(seeds)), counts), reader.past.items.of_nodes(seeds.target.nodes)
         )
-        vectors = self.towers.vectors(view, seeds) if self.towers is not None else None
+        vectors = self.towers.embeddings(view, seeds) if self.towers is not None else None
         found: dict[str, int] = {}
         for block in reader.blocks(seeds):
             pools = self._pools(block, reader, vectors, with_nearest=True)[0]

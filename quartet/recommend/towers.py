@@ -25,6 +25,7 @@ from torch import Tensor, nn
 
 from quartet.config import Recipe
 from quartet.contexts import Context, select
+from quartet.listener import SILENT, Listener
 from quartet.machine import autocast
 from quartet.recommend.candidates import Pool
 from quartet.recommend.events import Floats, Ints
@@ -248,10 +249,9 @@ class Towers(nn.Module):
             raise ValueError("weights of other towers")
         return towers.eval()
 
-    def vectors(self, view: View, seeds: Seeds) -> NDArray[np.float32]:
+    def embeddings(self, view: View, seeds: Seeds, listener: Listener = SILENT) -> NDArray[np.float32]:
         """Returns the vectors of the sources of seeds."""
-        logits = self.network.logits(view, seeds)
-        return np.asarray(logits, np.float32)
+        return np.asarray(self.network.logits(view, seeds, listener), np.float32)
 
 
 def _best_of(source: NDArray[np.float32], vectors: NDArray[np.float32], item: Ints) -> Pool:

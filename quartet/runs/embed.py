@@ -1,8 +1,9 @@
 """Embeddings: every entity at a time as the vector that networks have made of it, its look-alikes, and segments.
 
 The vector is the last one before the answer, of each network that reads rows (of a model without any, of each tower);
-of several they stand side by side, each as long as it weighs in the blend. Likeness is the cosine of two vectors as
-seen from the middle of all. All of it rests on rows known at that time, like a prediction.
+of several they stand side by side, each as long as it weighs in the blend. Of a recommender it is the vector of the
+source that its towers multiply by those of items. Likeness is the cosine of two vectors as seen from the middle of all.
+All of it rests on rows known at that time, like a prediction.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from quartet.drawing import cell, new_grid, rendered
 from quartet.errors import UsageError
 from quartet.listener import Listener
 from quartet.machine import as_path, new_file
+from quartet.recommend import Towers
 from quartet.runs.alike import directions, groups, nearest
 from quartet.runs.predictions import asked_columns
 from quartet.runs.segments import segment_table
@@ -164,12 +166,16 @@ def vectors_of(
     parts = []
     for member, view in zip(live.members, live.views, strict=True):
         model: Any = member.model
-        inside = list(zip(model.members, model.weights, strict=True)) or []
-        pieces = [(piece.model, weight) for piece, weight in inside] or [(model, 1.0)]
-        networks = [(piece, weight) for piece, weight in pieces if isinstance(piece, Network)]
-        networks = [
+        pieces = [(getattr(model, "towers", model), 1.0)]
+        if model.members:
+            pieces = [
+                (piece.model, weight) for piece, weight in zip(model.members, model.weights, strict=True)
+            ]
+        networks = [pair for pair in pieces if isinstance(pair[0], Network | Towers)]
+        reading = [
             pair for pair in networks if not hasattr(pair[0], "raw")
-        ] or networks  # those that read rows
+        ]  # rows, as towers of `auto` do not
+        networks = reading or networks
         heavy = [pair for pair in networks if pair[1] > 0] or [(piece, 1.0) for piece, _ in networks]
         total = sum(weight for _, weight in heavy)
         seeds = Seeds(rows + view.database.offsets[view.entity_table], times, None)
@@ -179,16 +185,8 @@ def vectors_of(
             scale = np.sqrt(weight / total / len(live.members)) / np.where(length > 0, length, 1.0)
             parts.append(made * scale)
     if not parts:
-        record = live.members[0].task
-        if record.type == "recommendation":
-            what, fix = (
-                "a recommender ranks pairs, and keeps no embedding of its sources yet",
-                "train a model of a ",
-            )
-            fix += "task that asks for a number, a yes or no, or a class of each of them"
-        else:
-            what = "the model is of trees alone: they sort by columns, and have no embedding"
-            fix = "train a network: `--model quartet`, or `auto` with a longer --time-limit"
+        what = "the model is of trees alone: they sort by columns, and have no embedding"
+        fix = "train a network: `--model quartet`, or `auto` with a longer --time-limit"
         raise UsageError("C02", f"{live.name}: {what}", fix)
     return np.concatenate(parts, 1).astype(np.float32)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import random
 import shutil
 import sqlite3
 from contextlib import closing
@@ -13,6 +14,7 @@ import numpy as np
 import pyarrow.csv as csv
 import pytest
 
+from quartet.database import Database
 from quartet.errors import TaskError, UsageError
 from quartet.explain import global_view
 from quartet.findings import Finding
@@ -22,7 +24,7 @@ from quartet.recommend.recommender import RULES
 from quartet.report import write_report
 from quartet.runs import Ensemble, LiveModel, TrainedModel, fit, leakcheck, load
 from quartet.runs.run import Run
-from quartet.tasks import Links, Task
+from quartet.tasks import Links, Seeds, Task
 from quartet.training import Epoch, Fitted, Member
 from tests.recommend.small import (
     DAY,
@@ -35,7 +37,8 @@ from tests.recommend.small import (
     next_books,
     write_library,
 )
-from tests.trained import QUICK, Heard, invoke, run
+from tests.strategies import without_future
+from tests.trained import QUICK, Heard, invoke, network_of, run
 
 SMALL = {**QUICK, "epochs": 2, "tower": 0}
 
@@ -300,3 +303,27 @@ def test_items_that_have_gone_since_keep_their_place(trees: Path, tmp_path: Path
     moved = model.evaluate_said(database, listener=Heard()).rows[0][1]
     assert moved["map"].value < whole["map"].value
     assert moved["map"].value > 0
+
+
+def test_sources_have_the_vectors_that_towers_multiply_by_those_of_items(
+    trees: Path, blend: TrainedModel, tmp_path: Path
+) -> None:
+    """They rest on rows known by then; trees alone have none."""
+    when, database = START + 180 * DAY, next_books().full_database
+    for model in (blend, fit(next_books(), "quartet", runs=tmp_path, listener=Heard(), **SMALL)):
+        live = model.on(database, listener=Heard())
+        found = live.embed(when, neighbours=3, segments=2)
+        towers, seeds = network_of(model).towers, live.asked(None, when, everyone=True)
+        node = seeds.rows + database.offsets["readers"]
+        vectors = towers.embeddings(live.views[0], Seeds(node, seeds.times, None))
+        assert found.table["reader"].to_pylist() == [f"R{n:02}" for n in range(NUM_READERS)]
+        np.testing.assert_allclose(
+            found.vectors, vectors / np.linalg.norm(vectors, axis=1, keepdims=True), rtol=1e-6
+        )
+        raw = {name: table.data for name, table in database.tables.items()}, database.schema
+        before = Database.build(*without_future(raw, when, "<=", random.Random(0)))
+        again = model.on(before, listener=Heard()).embed(when, neighbours=3, segments=2)
+        assert again.table.equals(found.table)
+        assert again.neighbours.equals(found.neighbours)
+    with pytest.raises(UsageError, match=r"C02.*trees alone"):
+        load(trees).on(database, listener=Heard()).embed(when)

@@ -13,6 +13,7 @@ _MEANINGS = {
     "labels": "past labels and other answers of task SQL",
     "graphs": "graphs of databases, with what samplers need of them",
     "features": "cells as numbers",
+    "answers": "what models said of cases whose labels are known since",
     "contexts": "sampled contexts of training",
     "text": "vectors of texts",
     "compiled": "compiled loops",
@@ -43,9 +44,8 @@ def cache(
         text = f'nothing is kept of the kind "{clear}"' + did_you_mean(clear, known)
         raise UsageError("C02", text, f"say one of {', '.join(known)}")
     home, store = user_cache(), Store.of_user()
-    folders = {
-        name: home / ("kept" if name in ("labels", "graphs", "features") else "") / name for name in _MEANINGS
-    }
+    kept = ("labels", "graphs", "features", "answers")
+    folders = {name: home / ("kept" if name in kept else "") / name for name in _MEANINGS}
     files = {name: [p for p in folder.rglob("*") if p.is_file()] for name, folder in folders.items()}
     sizes = {name: sum(path.stat().st_size for path in paths) for name, paths in files.items()}
     if clear is not None:

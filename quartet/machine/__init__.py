@@ -6,6 +6,7 @@ from quartet.machine.devices import Precision, autocast, choose_device, free_byt
 from quartet.machine.files import (
     as_path,
     check_checksums,
+    checksums_digest,
     found_again,
     intact,
     new_file,
@@ -31,6 +32,7 @@ __all__ = [
     "as_path",
     "autocast",
     "check_checksums",
+    "checksums_digest",
     "choose_device",
     "compiled",
     "empty_aside",

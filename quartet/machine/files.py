@@ -124,6 +124,11 @@ def check_checksums(folder: Path, fix: str, *names: str) -> None:
             raise IntegrityError("C06", f"{folder / name} is damaged or absent", fix)
 
 
+def checksums_digest(folder: Path) -> str:
+    """Returns one checksum of all files of a folder, by those that stand beside them."""
+    return _digest(folder / _CHECKSUMS)
+
+
 @contextmanager
 def intact(what: Path, fix: str) -> Iterator[None]:
     """Turns whatever comes of reading a damaged or foreign file or folder of ours into error C06."""

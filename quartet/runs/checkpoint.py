@@ -28,7 +28,7 @@ from quartet.config import Recipe
 from quartet.errors import IntegrityError, UsageError
 from quartet.evaluation import Calibration, Sure, Temperature, disagreement
 from quartet.features import FeatureStatistics, statistics_digest
-from quartet.machine import check_checksums, intact, new_folder, write_checksums
+from quartet.machine import check_checksums, checksums_digest, intact, new_folder, write_checksums
 from quartet.registry import model_row
 from quartet.runs.drift import Drift
 from quartet.tasks import TaskRecord
@@ -57,6 +57,7 @@ class Checkpoint:
     thresholds: tuple[float, ...] | None = (
         None  # of each label of many: the score from which on it is predicted
     )
+    digest: str = ""  # of all files it was read from
 
     @cached_property
     def features_key(self) -> str:
@@ -176,6 +177,7 @@ class Checkpoint:
             if about.get("sure")
             else None,
             None if thresholds is None else tuple(map(float, thresholds)),
+            digest=checksums_digest(folder),
         )
 
 

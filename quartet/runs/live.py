@@ -6,6 +6,8 @@ new entities, new categories. What the model cannot read is an error that names 
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -15,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import torch
 from numpy.typing import NDArray
 
 from quartet.causal import visible
@@ -24,7 +27,7 @@ from quartet.evaluation import Sure, surest
 from quartet.features import FeatureTable, kept_features
 from quartet.findings import Finding, note
 from quartet.listener import SILENT, Listener
-from quartet.machine import as_path, store_findings
+from quartet.machine import Store, as_path, store_findings
 from quartet.runs.checkpoint import DISAGREEMENT, Checkpoint
 from quartet.runs.drift import drift_finding, time_findings
 from quartet.runs.embed import Embeddings, embed
@@ -39,6 +42,10 @@ from quartet.training import View, graph_of
 Times = str | int | date | Sequence[str | int | date]
 _MOST_SURES = 8  # numbers of closed windows for which that is kept
 _MOST_CASES = 2000  # that are scored to know how far off the model was since it was trained
+_KIND, _VERSION = (
+    "answers",
+    1,
+)  # of what is kept of these: raise it when networks or trees read rows otherwise
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,6 +91,7 @@ class LiveModel:
             member.model.to(device)
         self.views: list[View] = []  # of each member
         self._before = before.views if before else []  # of the model from which it has grown
+        self._is_grown = before is not None
         self.explainer: Any = None  # what `explain` keeps from one question to the next
         self._upto = STATIC
         self._has_past_labels = any(member.recipe.past_labels for member in self.members)
@@ -210,6 +218,28 @@ class LiveModel:
         logits = np.sum([weight * own for weight, own in zip(weights, asked, strict=True)], axis=0)
         return logits, member.hints([member.scores(own) for own in asked], weights)
 
+    def _kept_answers(
+        self, number: int, cases: Seeds, listener: Listener
+    ) -> tuple[NDArray[np.float64], Hints]:
+        """Returns `_answers` of cases whose labels are known, kept from one process to the next.
+
+        They are of this model, these rows and this version of what computes; what grows by itself is not kept.
+        """
+        member, view = self.members[number], self.views[number]
+        store = Store.of_user() if member.digest and not self._is_grown else None
+        if store is None:
+            return self._answers(number, cases.node, cases.time, listener)
+        told = [_VERSION, torch.__version__, np.__version__, self.device]
+        told += [member.digest, view.database.fingerprint]
+        arrays = (hashlib.sha256(part.tobytes()).hexdigest() for part in (cases.node, cases.time))
+        digest = hashlib.sha256(json.dumps([*told, *arrays]).encode()).hexdigest()
+        kept = store.read(_KIND, digest)
+        if kept is None:
+            logits, hints = self._answers(number, cases.node, cases.time, listener)
+            store.write(_KIND, digest, {"logits": logits, **hints})
+            return logits, hints
+        return kept.arrays["logits"], {n: a for n, a in kept.arrays.items() if n != "logits"}
+
     def known_sures(self, upto: int, listener: Listener) -> list[Sure]:
         """Returns what is known at a time of how far off each member was: on validation, and since test began.
 
@@ -231,7 +261,7 @@ class LiveModel:
             some = np.linspace(0, max(0, len(cases) - 1), _MOST_CASES).astype(np.int64)
             cases = cases.select(np.isin(np.arange(len(cases)), some))
             for number, member in enumerate(self.members if len(cases) else ()):
-                logits, hints = self._answers(number, cases.node, cases.time, listener)
+                logits, hints = self._kept_answers(number, cases, listener)
                 told, target = member.probabilities(member.scores(logits)), np.asarray(cases.target)
                 known = record.spec.known_at(cases.time)
                 sures[number] = sures[number].knowing(target, told, cases.time, known, hints)

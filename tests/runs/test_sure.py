@@ -21,7 +21,7 @@ from quartet.errors import UsageError
 from quartet.evaluation import disagreement, measures
 from quartet.machine import write_checksums
 from quartet.models.portfolio import Portfolio
-from quartet.runs import Ensemble, Evaluation, TrainedModel, fit, load
+from quartet.runs import Ensemble, Evaluation, LiveModel, TrainedModel, fit, load
 from quartet.runs.evaluate import evaluate
 from quartet.runs.sure import Rest
 from quartet.tasks import Task
@@ -295,3 +295,42 @@ def test_members_that_lie_apart_make_intervals_wide(models: Models, tmp_path: Pa
     assert 0 < (spread > 2).sum() < len(spread)
     half, narrow = ((table["high"].to_numpy() - table["score"].to_numpy()) for table in (told, plain))
     assert half == pytest.approx(np.where(spread > 2, 5 * narrow, narrow))
+
+
+@pytest.mark.parametrize("kind", ["regression", "binary_classification"])
+def test_answers_of_known_cases_are_kept_from_one_process_to_the_next(
+    kind: str, models: Models, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the bits of what is computed; not those of other rows, of another model, or of what grows by itself."""
+    monkeypatch.setenv("QUARTET_CACHE", str(tmp_path / "cache"))
+    expected = models[kind].on(small_shop(), listener=Heard()).predict(at=AT).table
+    computed: list[int] = []
+    answers = LiveModel._answers
+
+    def counted(self: LiveModel, number: int, rows: Any, *others: Any) -> Any:
+        computed.append(len(rows))
+        return answers(self, number, rows, *others)
+
+    monkeypatch.setattr(LiveModel, "_answers", counted)
+
+    def asked(folder: Path, shop: Database) -> tuple[pa.Table, int]:
+        computed.clear()
+        table = load(folder).on(shop, listener=Heard()).predict(at=AT).table
+        return table, len(computed)
+
+    folder, shop = models[kind].folder / "model", small_shop()
+    assert asked(folder, shop) == (expected, 2)
+    assert asked(folder, shop) == (expected, 1)
+    other = tmp_path / "other"
+    shutil.copytree(folder, other)
+    about = json.loads((other / "model.json").read_text())
+    (other / "model.json").write_text(json.dumps(about | {"validation": 0.5}))
+    write_checksums(other)
+    assert asked(other, shop) == (expected, 2)
+    raw = {name: table.data for name, table in shop.tables.items()}, shop.schema
+    then = parse_instant(AT, "day")
+    assert asked(folder, Database.build(*without_future(raw, then, "<=", random.Random(0)))) == (expected, 2)
+    (kept,) = {file.parent for file in (tmp_path / "cache").rglob("*") if file.parent.name == "answers"}
+    for file in kept.iterdir():  # damaged: made anew
+        file.write_bytes(file.read_bytes()[:-1])
+    assert asked(folder, shop) == (expected, 2)

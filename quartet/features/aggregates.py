@@ -50,8 +50,8 @@ from quartet.features.blocks import (
     Way,
     WorldBlock,
 )
-from quartet.features.lists import ListBlock
-from quartet.features.paths import LAST, Events, Path, events_below
+from quartet.features.lists import NUM_LISTS, ListBlock
+from quartet.features.paths import GROWING, LAST, Events, Path, events_below
 from quartet.features.summed import MOST_VALUES, Summed, TableCells, table_cells
 from quartet.features.table import FeatureTable
 from quartet.features.timeline import Columns, Ints
@@ -117,10 +117,16 @@ class RelationalColumns:
         ends = tuple(f": {what} {window}" for what in ("last", "mean of", "sum of") for window in (one, four))
         return frozenset(name for name in self.near if ":" not in name or name.endswith(ends))
 
-    def affordable(self, seeds: Seeds) -> tuple[str, ...]:
-        """Returns the columns that can be made of many seeds: no places among all entities where times are many."""
+    def readable(self, seeds: Seeds) -> tuple[str, ...]:
+        """Returns the columns that models learn from, of training seeds: none that tell the date by growing with it.
+
+        Where times are many there are no places among all entities, which would take too long.
+        """
         is_cheap = len(np.unique(seeds.time)) * self.num_entities <= _MOST_COMPARED
-        return tuple(name for name in self.names if is_cheap or not is_place(name))
+        paths = [block for block in self.blocks if isinstance(block, PathBlock)]
+        upto = int(seeds.time.max(initial=STATIC))
+        growing = {name for block in paths for name in block.path.growing(upto)} - {NUM_LISTS}
+        return tuple(name for name in self.names if name not in growing and (is_cheap or not is_place(name)))
 
     def matrix(
         self,
@@ -261,8 +267,9 @@ def _most_cells(blocks: list[PathBlock]) -> int:
     """Returns how many cells of each path can be looked at so that there are not too many summaries."""
     most, largest = 1, max((len(b.cells.numbers) + len(b.cells.flags) for b in blocks), default=1)
     while most < largest:
-        names = (len(b.path.names(Summed(b.cells, most + 1))) for b in blocks)
-        if sum(names) > MOST_SUMMARIES:
+        counts = [len(b.path.names(Summed(b.cells, most + 1))) for b in blocks]
+        not_read = len(GROWING) * sum(b.path.is_count for b in blocks)  # mostly; see `Path.growing`
+        if sum(counts) - not_read > MOST_SUMMARIES:
             break
         most += 1
     return most

@@ -12,17 +12,20 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from quartet.causal import TimeRule
+from quartet.causal import TimeRule, visible
 from quartet.database import Database, Relation
 from quartet.features.summed import MEAN, SUM, TREND, Summed
 from quartet.features.timeline import Ints, Timeline, days_since
 from quartet.machine import set_aside
-from quartet.times import show_length
+from quartet.times import STATIC, show_length
 
-WINDOWS = (1, 2, 4, 12)  # in units, of which the task's horizon is one
+WINDOWS = (1, 2, 4, 12, 50)  # in units, of which the task's horizon is one
 LAST, FEW, MANY = 12, 3, 50  # events, however long they take
-RECENT = 4  # the place of the count over the longest window among the columns of a path that counts
-_BEGIN, _ONE, _TWO, _FOUR, _TWELVE, _LAST, _LATEST, _FEW, _MANY = range(9)  # the cuts of `Timeline.cuts`
+RECENT = 4  # the place of the count over twelve units among the columns of a path that counts
+GROWING = (0, -1)  # the places of all events, and of the time since the first, among those columns
+_LONGEST = 2**62  # nanoseconds
+# The cuts of `Timeline.cuts`.
+_BEGIN, _ONE, _TWO, _FOUR, _TWELVE, _FIFTY, _LAST, _LATEST, _FEW, _MANY = range(10)
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,6 +155,11 @@ class Path:
         return [show_length(number * self.unit) for number in WINDOWS]
 
     @cached_property
+    def lengths(self) -> list[int]:
+        """Returns the windows in nanoseconds, none longer than there can be."""
+        return [min(number * self.unit, _LONGEST) for number in WINDOWS]
+
+    @cached_property
     def count_names(self) -> list[str]:
         names = [
             "all",
@@ -171,7 +179,7 @@ class Path:
         return self._kinds_of(False), self._kinds_of(True)
 
     def _kinds_of(self, is_number: bool) -> dict[str, tuple[int, int, int]]:
-        one, _, four, twelve = self.windows
+        one, _, four, twelve, fifty = self.windows
         kinds = {
             "mean": (MEAN, _BEGIN, 0),
             f"mean of {four}": (MEAN, _FOUR, 0),
@@ -189,7 +197,7 @@ class Path:
                 f"mean of {one}": (MEAN, _ONE, 0),
                 f"mean of {twelve}": (MEAN, _TWELVE, 0),
                 f"sum of {one}": (SUM, _ONE, 0),
-                "sum": (SUM, _BEGIN, 0),
+                f"sum of {fifty}": (SUM, _FIFTY, 0),
                 "trend": (TREND, _ONE, _TWO),
             }
         return kinds
@@ -203,6 +211,16 @@ class Path:
             for what in self.kinds(is_number)
         ]
         return self.count_names + cells
+
+    def growing(self, upto: int) -> list[str]:
+        """Returns the columns that grow for as long as events come, where some had by a time: they tell the date.
+
+        Events that come in no time are counted by nothing else.
+        """
+        known = self.timeline.distinct_times
+        if not visible(known[known != STATIC], upto).any():
+            return []
+        return [self.count_names[place] for place in GROWING] if self.is_count else []
 
     def fill(
         self,
@@ -220,8 +238,7 @@ class Path:
         """
         from quartet.features.sums import fill_summaries, narrowed  # compiled when it is first asked for
 
-        lengths = [number * self.unit for number in WINDOWS]
-        cuts = self.timeline.cuts(rows, times, lengths, (LAST, 1, FEW, MANY), rule)
+        cuts = self.timeline.cuts(rows, times, self.lengths, (LAST, 1, FEW, MANY), rule)
         place = len(self.count_names)
         if place:
             out[:, :place] = self._counts(cuts, times)
@@ -251,7 +268,7 @@ class Path:
 
     def _counts(self, cuts: Ints, times: Ints) -> NDArray[np.float64]:
         begin, end = cuts[:, _BEGIN], cuts[:, -1]
-        recent = end[:, None] - cuts[:, _ONE : _TWELVE + 1]
+        recent = end[:, None] - cuts[:, _ONE : _FIFTY + 1]
         trend = 2 * recent[:, 0] - recent[:, 1]  # the last unit less the one before
         last = self.timeline.last_known(begin, end)
         first = self.timeline.last_known(begin, np.minimum(begin + 1, end))

@@ -99,8 +99,7 @@ def _removed(
     path: Path, about: int, time: int, rule: TimeRule, lost: _Gone
 ) -> tuple[Ints, list[tuple[int, Ints]]]:
     """Returns the cuts of a row's events, and for each variant that lacks some of these their places, ascending."""
-    lengths = [number * path.unit for number in WINDOWS]
-    cuts = path.timeline.cuts(np.array([about]), np.array([time]), lengths, _LASTS, rule)[0]
+    cuts = path.timeline.cuts(np.array([about]), np.array([time]), path.lengths, _LASTS, rule)[0]
     begin, end = int(cuts[0]), int(cuts[-1])
     pairs = [lost.of(path.table, path.shown[begin:end])]
     between = path.between(begin, end)

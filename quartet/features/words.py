@@ -159,7 +159,7 @@ def column_words(columns: RelationalColumns) -> dict[str, ColumnWords]:
                         f"{subject} in the last {_short(short)}, as a part of those in the last {long}",
                         block.path.table, ALL_ROWS, f"last {short}", is_share=True,
                     )
-                    for short, long in pairwise(block.path.windows[1:])
+                    for short, long in pairwise(block.path.windows[1:4])
                 ]  # fmt: skip
                 words = [*rates, *(replace(inside[place], link=ALL_ROWS) for place in block._kept)]
         told |= dict(zip(block.names, words, strict=True))

@@ -162,7 +162,7 @@ def part_of(fitting: Fitting, kind: str, judged: NDArray[np.int64]) -> Part:
     alone, taught = sum(_alone(model, view, seeds) for model in models), max(1, len(data.seeds["train"]))
     train = max(member.seconds for member, _ in own) / taught
     weights = [4 * weight_bytes(model) for model in models if isinstance(model, Network)]
-    num_bytes = max(weights, default=8 * taught * len(data.affordable_columns))
+    num_bytes = max(weights, default=8 * taught * len(data.readable_columns))
     seconds = sum(member.seconds for member, _ in own)
     logits = np.mean([logits for _, logits in own], axis=0)
     return Part(logits, 1e3 * train, 1e3 * score, 1e3 * alone, num_bytes, seconds)

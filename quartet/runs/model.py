@@ -417,7 +417,7 @@ def _fit_by_dial(
         left = fitting.left
         turned: Dial = processes.from_first(lambda: turn(fitting, columns, limits, left))
         recipe = data.recipe.changed(**turned.changes)
-        data = fitting.data = data.changed(recipe, data.affordable_columns)
+        data = fitting.data = data.changed(recipe, data.readable_columns)
         if processes.is_first:
             run.write("recipe.json", recipe.to_dict())
             run.write(_DIAL, turned.to_dict())

@@ -215,12 +215,12 @@ class TrainingData:
         return seconds_of_a_seed(self.view.graph, some, self.recipe.sampling, torch.get_num_threads())
 
     @cached_property
-    def affordable_columns(self) -> tuple[str, ...]:
-        return self.view.columns.affordable(self.seeds["train"])
+    def readable_columns(self) -> tuple[str, ...]:
+        return self.view.columns.readable(self.seeds["train"])
 
     @property
     def column_names(self) -> tuple[str, ...]:
-        return self.affordable_columns if self.chosen_columns is None else self.chosen_columns
+        return self.readable_columns if self.chosen_columns is None else self.chosen_columns
 
     def columns(self, split: Split) -> NDArray[np.float32]:
         """Returns the relational columns of a split's seeds, which are made once."""
@@ -232,7 +232,7 @@ class TrainingData:
         """Returns the same data for another recipe that reads the same features, with some of the columns."""
         other = replace(self, recipe=recipe, chosen_columns=columns, start=start)
         kept = {"seeds": self.seeds, "_columns": self._columns, "bins": self.bins}
-        kept |= {"affordable_columns": self.affordable_columns}
+        kept |= {"readable_columns": self.readable_columns}
         kept |= {name: self.__dict__[name] for name in ("highest_codes",) if name in self.__dict__}
         other.__dict__ |= kept
         other.view.__dict__["columns"] = self.view.columns
@@ -242,7 +242,7 @@ class TrainingData:
         """Returns the same data with these columns alone: no others are made of its seeds."""
         other = self.changed(self.recipe, columns)
         other.chosen_columns = None
-        other.__dict__ |= {"affordable_columns": columns, "_columns": {}, "bins": {}}
+        other.__dict__ |= {"readable_columns": columns, "_columns": {}, "bins": {}}
         other.__dict__.pop("highest_codes", None)
         return other
 
@@ -266,15 +266,15 @@ class TrainingData:
                     kept["highest_codes"] = (
                         self.highest_codes
                     )  # a network may go on from one that saw them all
-        other.__dict__ |= kept | {"affordable_columns": self.affordable_columns}
+        other.__dict__ |= kept | {"readable_columns": self.readable_columns}
         other.view.__dict__["columns"] = self.view.columns
         return other
 
     @cached_property
     def highest_codes(self) -> dict[str, float]:
         """Returns the highest code of each column of codes among the seeds of training."""
-        codes = [(place, name) for place, name in enumerate(self.affordable_columns) if name.endswith(CODE)]
-        made = self.view.matrix(self.seeds["train"], self.affordable_columns)
+        codes = [(place, name) for place, name in enumerate(self.readable_columns) if name.endswith(CODE)]
+        made = self.view.matrix(self.seeds["train"], self.readable_columns)
         return {name: float(np.nanmax(made[:, place], initial=0)) for place, name in codes}
 
     @cached_property
@@ -307,7 +307,7 @@ class _TrainingView(View):
         yield from super().contexts(seeds, columns)
 
     def matrix(self, seeds: Seeds, names: tuple[str, ...]) -> NDArray[np.float32]:
-        made, all_names = self.data._columns, self.data.affordable_columns
+        made, all_names = self.data._columns, self.data.readable_columns
         for split, own in self.data.seeds.items():
             if seeds is own and set(names) <= set(all_names):
                 if split not in made:

@@ -169,7 +169,7 @@ def test_only_the_most_frequent_values_are_looked_at() -> None:
 
     assert looked_at(type=many, half=half) == [*(f"type = {n}" for n in range(MOST_VALUES)), "half = a"]
     assert looked_at(half=half, n1=wide["n1"]) == ["n1", "half = a"]
-    assert looked_at(**wide, half=half) == list(wide)[: (MOST_SUMMARIES - 8) // 12]
+    assert looked_at(**wide, half=half) == list(wide)[: (MOST_SUMMARIES - 7) // 12]
 
 
 def test_numbers_that_tell_the_date_are_no_columns() -> None:
@@ -265,11 +265,11 @@ def test_places_among_all_are_left_out_where_times_and_entities_are_too_many(
         seeds_of(tour.database, "riders", [0] * 2 * count, [day(n) for n in range(count)] * 2)
         for count in (4, 5)
     )
-    assert columns.affordable(five) == columns.names
+    every = columns.readable(five)
     monkeypatch.setattr("quartet.features.aggregates._MOST_COMPARED", 14)
-    assert columns.affordable(four) == columns.names
-    left_out = set(columns.names) - set(columns.affordable(five))
-    assert columns.affordable(five) == tuple(name for name in columns.names if name not in left_out)
+    assert columns.readable(four) == every
+    left_out = set(every) - set(columns.readable(five))
+    assert columns.readable(five) == tuple(name for name in every if name not in left_out)
     assert {name for name in columns.names if is_about_others(name) and not name.startswith("world: ")} == (
         left_out
     )
@@ -281,10 +281,40 @@ def test_places_among_all_are_left_out_where_times_and_entities_are_too_many(
 
     whole = columns.matrix(five)
     monkeypatch.setattr("quartet.features.blocks._standing", refused)
-    cheap = columns.matrix(five, frozenset(columns.affordable(five)))
+    cheap = columns.matrix(five, frozenset(columns.readable(five)))
     for place, name in enumerate(columns.names):
         expected = np.full(len(five), np.nan) if name in left_out else whole[:, place]
         np.testing.assert_array_equal(cheap[:, place], expected)
+
+
+def test_models_read_no_totals_that_grow_with_the_database(tour: Tour) -> None:
+    """Rides, laps and riders come in time: all of them so far tell the date. What comes later decides nothing."""
+    columns = RelationalColumns.of(tour.database, "riders", tour.features, horizon=2 * DAY)
+
+    def left_out(at: float) -> set[str]:
+        return set(columns.names) - set(columns.readable(seeds_of(tour.database, "riders", [0], [day(at)])))
+
+    totals = (": all", ": days since the first")
+    assert left_out(8) == {name for name in columns.names if name.endswith(totals)}
+    assert "rides by rider: days since the first" in left_out(8)
+    assert not left_out(-1)
+
+
+def test_windows_of_a_long_horizon_reach_back_to_the_first_row(tour: Tour) -> None:
+    """Fifty times ten years are more nanoseconds than int64 holds."""
+    columns = RelationalColumns.of(tour.database, "riders", tour.features, horizon=3650 * DAY)
+    found = columns.of_seeds(seeds_of(tour.database, "riders", [0], [day(8)]))
+    counts = [found[f"rides by rider: {what}"] for what in ("all", "last 3650 days", "last 182500 days")]
+    assert counts[0] == counts[1] == counts[2] > 0
+
+
+def test_rows_without_a_time_are_counted() -> None:
+    tables = {"things": pa.table({"id": [1]}), "sales": pa.table({"thing": [1] * 20, "n": np.arange(20.0)})}
+    said = table_schema(None, None, {"n": "number"}, thing="things")
+    database = Database.build(tables, Schema({"things": table_schema("id"), "sales": said}))
+    columns = RelationalColumns.of(database, "things", FeatureTable.fit(database, day(0)))
+    assert columns.readable(seeds_of(database, "things", [0], [day(1)])) == columns.names
+    assert "sales by thing: all" in columns.names
 
 
 def test_how_many_are_compared_at_once_changes_no_bit(tour: Tour, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -483,7 +513,7 @@ class Twin:
         seen = self.visible(found, time)
         times = [known for _, known in seen]
         last, first = max(times, default=STATIC), min(times, default=STATIC)
-        recent = {n: self.since(seen, time - n * self.unit) for n in (1, 2, 4, 12)}
+        recent = {n: self.since(seen, time - n * self.unit) for n in (1, 2, 4, 12, 50)}
         said = {n: show_length(n * self.unit) for n in recent}
         columns: dict[str, float] = {}
         if is_count:
@@ -508,7 +538,7 @@ class Twin:
                 chosen = {what: rows for what, rows in chosen.items() if what[-3:] not in ("t 3", " 50")}
             means = chosen | ({f"mean of {said[n]}": recent[n] for n in (1, 12)} if is_close else {})
             sums = {f"sum of {said[4]}": recent[4]}
-            sums |= {f"sum of {said[1]}": recent[1], "sum": seen} if is_close else {}
+            sums |= {f"sum of {said[n]}": recent[n] for n in (1, 50)} if is_close else {}
             found_ = {what: mean(cells, rows) for what, rows in means.items()}
             found_ |= {what: total(cells, rows, offset or 0.0) for what, rows in sums.items()}
             if is_close:

@@ -91,7 +91,7 @@ def test_a_trial_sees_some_seeds_as_training_sees_all(data: TrainingData) -> Non
     """Contexts, columns and labels are those of the same seeds, bit for bit."""
     places = {"train": np.array([3, 5, 40]), "val": np.array([1, 8])}
     recipe = RECIPE.changed(architecture="quartet", branches=("temporal", "collab"))
-    names = data.affordable_columns[:3]
+    names = data.readable_columns[:3]
     whole = data.changed(recipe, names)
     trial = TrialData(
         data.task, recipe, data.output, data.features, chosen_columns=names, whole=data, places=places
@@ -106,7 +106,7 @@ def test_a_trial_sees_some_seeds_as_training_sees_all(data: TrainingData) -> Non
 
 def test_a_network_on_trial_has_the_shape_of_one_that_sees_all_seeds(data: TrainingData) -> None:
     """It begins with a tower that knows codes which its few seeds lack: codes and knots are those of all seeds."""
-    recipe, names = RECIPE.changed(architecture="quartet"), data.affordable_columns
+    recipe, names = RECIPE.changed(architecture="quartet"), data.readable_columns
     every = data.changed(recipe, names)
     whole = model_row("quartet").model_class.new(every, recipe)
     trial = NetworkTrial(data, recipe, names, None, np.arange(2), np.arange(2))
@@ -191,7 +191,7 @@ def test_limits_hold_both() -> None:
 @pytest.fixture(scope="module")
 def fitting(data: TrainingData) -> tuple[Fitting, tuple[str, ...]]:
     recipe = data.recipe.changed(bag=1, refit="never", epochs=1)
-    fitting = Fitting(data.changed(recipe, data.affordable_columns), ALONE, Heard(), None)
+    fitting = Fitting(data.changed(recipe, data.readable_columns), ALONE, Heard(), None)
     columns = fitting.fit_on_columns()
     assert columns
     return fitting, columns

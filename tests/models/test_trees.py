@@ -83,8 +83,7 @@ def test_a_loaded_model_has_the_trees_that_were_kept(
     assert trees.num_trees == trees._booster.num_trees() > 0
     leaves = trees._booster.trees_to_dataframe().groupby("tree_index").size()  # splits and leaves
     assert trees.num_parameters == leaves.sum()
-    view = TrainingData.prepare(tasks[kind], TREES).view
-    assert trees.names == tuple(view.columns.of_seeds(tasks[kind].seeds("val")))
+    assert trees.names == TrainingData.prepare(tasks[kind], TREES).readable_columns
 
 
 def test_the_same_trees_come_out_twice(tasks: dict[str, Task]) -> None:

@@ -34,14 +34,17 @@ format: $(READY)
 bench: $(READY)
 	$(BIN)/python benchmarks/graph.py
 	$(BIN)/python benchmarks/samplers.py
-	$(BIN)/python benchmarks/cache.py
+	$(BIN)/python benchmarks/native.py --json out/bench/native.json
+	$(BIN)/python benchmarks/cache.py --json out/bench/cache.json
 	$(BIN)/python benchmarks/step.py
+	$(BIN)/python benchmarks/relgt.py --json out/bench/relgt.json
 	$(BIN)/python benchmarks/features.py
 	$(BIN)/python benchmarks/score.py
 	$(BIN)/quartet train demo airport-late --protocol rolling --time-limit 1m --runs out/bench
 	$(BIN)/python benchmarks/kept.py out/bench/latest --json out/bench/kept.json
+	$(BIN)/python benchmarks/threads.py --json out/bench/threads.json
 	$(BIN)/python benchmarks/train.py --json out/bench/train.json
-	$(BIN)/python benchmarks/scale.py
+	$(BIN)/python benchmarks/scale.py --json out/bench/scale.json
 	$(BIN)/python benchmarks/goals.py out/bench --json out/bench/goals.json
 
 leakcheck: $(READY)

@@ -11,6 +11,7 @@ the first batches after opening, when no page has been seen yet, on data that ar
 from __future__ import annotations
 
 import argparse
+import json
 import statistics
 import tempfile
 import time
@@ -47,6 +48,7 @@ def main() -> None:
     options.add_argument("--seeds", type=int, default=100_000)
     options.add_argument("--repeats", type=int, default=5)
     options.add_argument("--rel-f1", type=Path, default=REL_F1)
+    options.add_argument("--json", type=Path)
     chosen = options.parse_args()
     cases = [*_driver_dnf(chosen.rel_f1), *_shop(chosen.links, chosen.seeds)]
     results = {name: _measure(graph, seeds, chosen.repeats) for name, graph, seeds in cases}
@@ -59,6 +61,12 @@ def main() -> None:
         for word in next(iter(results.values()))[place]:
             table.add_row(word, *(result[place][word] for result in results.values()))
         console.print(table)
+    if chosen.json:
+        sizes = {
+            name: float(figures["whole file"].replace(",", "")) for name, (figures, _) in results.items()
+        }
+        chosen.json.parent.mkdir(parents=True, exist_ok=True)
+        chosen.json.write_text(json.dumps(sizes, indent=1), encoding="utf-8")
 
 
 def _driver_dnf(folder: Path) -> list[Case]:

@@ -51,6 +51,7 @@ def measured(model: str, source: str, at: str, folder: Path) -> dict[str, tuple[
     Database.load(source)  # the demo is made before anything is measured
     compiled = os.environ.get("NUMBA_CACHE_DIR", str(user_cache() / "compiled"))
     predict = ["predict", model, source, "--at", at]
+    os.environ["PYTHONPYCACHEPREFIX"] = str(folder / "bytecode")  # as an installed package has it
     timed(predict, {"QUARTET_CACHE": "off", "NUMBA_CACHE_DIR": compiled})  # compiles
     kept = {"QUARTET_CACHE": "off", "NUMBA_CACHE_DIR": str(folder / "compiled")}
     found = {"predict, nothing compiled (s)": timed(predict, kept)}
@@ -67,9 +68,14 @@ def measured(model: str, source: str, at: str, folder: Path) -> dict[str, tuple[
     found["one entity, p50 (ms)"] = statistics.median(walls), statistics.median(cpus)
     found["one entity, p99 (ms)"] = walls[-2], cpus[-2]
     timed(predict, {"NUMBA_CACHE_DIR": compiled})  # keeps
-    found["predict, again (s)"] = timed(predict, {"NUMBA_CACHE_DIR": compiled})
-    found["--help (s)"] = timed(["--help"], {})
+    found["predict, again (s)"] = best_of_three(predict, {"NUMBA_CACHE_DIR": compiled})
+    found["--help (s)"] = best_of_three(["--help"], {})
     return found
+
+
+def best_of_three(words: list[str], environment: dict[str, str]) -> tuple[float, float]:
+    wall, cpu = zip(*(timed(words, environment) for _ in range(3)), strict=True)
+    return min(wall), min(cpu)
 
 
 def timed(words: list[str], environment: dict[str, str]) -> tuple[float, float]:
@@ -81,7 +87,8 @@ def timed(words: list[str], environment: dict[str, str]) -> tuple[float, float]:
 
     begin, before = time.perf_counter(), spent()
     command = [sys.executable, "-m", "quartet", *words]
-    subprocess.run(command, env={**os.environ, **environment}, check=True, capture_output=True)
+    own = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    subprocess.run(command, env={**own, **environment}, check=True, capture_output=True)
     return time.perf_counter() - begin, spent() - before
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from quartet.contexts.chunk import Chunk
 from quartet.contexts.draws import below, draw, member
-from quartet.contexts.local import LocalRows, fill_equal_counts, induce_edges, shorten_hops
+from quartet.contexts.local import LocalRows, fill_equal_counts, link_rows
 from quartet.contexts.nodes import find_or_add, node_table
 from quartet.graph import seed_entries, visible_range
 from quartet.machine import compiled
@@ -29,7 +29,7 @@ def bfs_local(seeds: Chunk, rows: LocalRows) -> None:
 
 @compiled
 def _bfs_many(graph: Any, nodes: Any, times: Any, last_ranks: Any, keys: Any, budget: Any, rows: Any) -> None:
-    node, hop, counts, edge, num_rows, num_edges, _ = rows
+    node, hop, counts, _, num_rows, _, _ = rows
     room = 1 << 12
     table, ids, order, place_of = pool_space(room)
     for seed in range(len(nodes)):
@@ -52,8 +52,7 @@ def _bfs_many(graph: Any, nodes: Any, times: Any, last_ranks: Any, keys: Any, bu
             node[seed, place], hop[seed, place] = ids[number], 1 if number <= num_first else 2
         fill_equal_counts(counts[seed], count, budget - 1)
         num_rows[seed] = count + 1
-        num_edges[seed] = induce_edges(graph, node[seed], count + 1, place_of, seed, table, edge[seed])
-        shorten_hops(hop[seed], count + 1, edge[seed], num_edges[seed])
+        link_rows(graph, seed, count + 1, place_of, table, rows)
 
 
 @compiled

@@ -29,7 +29,7 @@ from quartet.errors import IntegrityError, ResourceError
 from quartet.machine import new_file
 
 FORMAT = "quartet-contexts"
-VERSION = 5  # of the layout and of what the samplers draw: raise it when either changes
+VERSION = 6  # of the layout and of what the samplers draw: raise it when either changes
 HEADER_SIZE = 4096  # HDF5 wants a power of two
 _CHECK_SIZE = 8
 _PIECE = 1 << 20

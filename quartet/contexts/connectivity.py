@@ -35,9 +35,10 @@ class Connectivity:
 
 def connectivity(context: Context) -> Connectivity:
     """Measures every seed's local context."""
-    distinct, edges = np.diff(context.local_start), np.diff(context.edge_start)
+    edge_start, edge = context.edges()
+    distinct, edges = np.diff(context.local_start), np.diff(edge_start)
     measured = np.zeros((3, len(context)))
-    _measure(context.local_start, context.edge_start, context.edge, measured)
+    _measure(context.local_start, edge_start, edge, measured)
     pairs = np.maximum(distinct * (distinct - 1) / 2, 1)
     return Connectivity(
         distinct.astype(np.float64),

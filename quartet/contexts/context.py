@@ -17,6 +17,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from quartet.contexts.links import read_links
 from quartet.machine import compiled
 
 Array = NDArray[Any]
@@ -76,8 +77,8 @@ class Context:
     local_node: Array = _row("int32", start="local_start")
     local_hop: Array = _row("uint8", start="local_start")  # 0: the seed; the fallback bin: drawn at random
     local_count: Array = _row("uint16", start="local_start")  # how often it stands in the padded sequence
-    edge_start: Array = _start()
-    edge: Array = _row("uint16", 2, start="edge_start")  # child and parent, as places among the local rows
+    link_start: Array = _start()
+    link: Array = _row("uint8", start="link_start")  # the edges among them, as `links.py` writes them
     collab_start: Array = _start()
     collab_node: Array = _row("int32", start="collab_start")  # look-alikes, best first
     time_index: Array = _row("int32")  # which temporal context is the seed's
@@ -121,10 +122,15 @@ class Context:
 
     def local(self, seed: int) -> tuple[Array, Array, Array, Array]:
         """Returns nodes, hops, counts and edges of one seed."""
-        node, hop, count, edge = (
-            self.part(name, seed) for name in ("local_node", "local_hop", "local_count", "edge")
+        node, hop, count, link = (
+            self.part(name, seed) for name in ("local_node", "local_hop", "local_count", "link")
         )
-        return node, hop, count, edge
+        return node, hop, count, read_links(np.array([0, len(link)]), link)[1]
+
+    def edges(self) -> tuple[Array, Array]:
+        """Returns where the edges of each seed begin, and (E, 2) child and parent, as places among its local rows."""
+        start, edge = read_links(self.link_start, self.link)
+        return start, edge
 
     def collab(self, seed: int) -> Array:
         return self.part("collab_node", seed)

@@ -18,9 +18,8 @@ ABSENT = -1
 class NodeTable(NamedTuple):
     """An open-addressed table; a mark tells the entries of the current seed from those of earlier ones."""
 
-    node: Any
+    key: Any  # the mark and the node, in one number
     number: Any
-    mark: Any
 
 
 @compiled
@@ -29,15 +28,15 @@ def node_table(most: Any) -> Any:
     size = 64
     while size < 4 * most:
         size *= 2
-    return NodeTable(np.empty(size, np.int32), np.empty(size, np.int32), np.full(size, -1, np.int32))
+    return NodeTable(np.full(size, -1, np.int64), np.empty(size, np.int32))
 
 
 @compiled
-def _place(node: Any, mark: Any, table: Any) -> Any:
+def _place(key: Any, table: Any) -> Any:
     """Returns where a node stands, or where it would."""
-    mask = len(table.node) - 1
-    place = np.int64((np.uint64(node) * _STEP) >> np.uint64(40)) & mask
-    while table.mark[place] == mark and table.node[place] != node:
+    mask, mark = len(table.key) - 1, key >> 32
+    place = np.int64((np.uint64(key & 0xFFFFFFFF) * _STEP) >> np.uint64(40)) & mask
+    while table.key[place] != key and table.key[place] >> 32 == mark:
         place = (place + 1) & mask
     return place
 
@@ -45,18 +44,19 @@ def _place(node: Any, mark: Any, table: Any) -> Any:
 @compiled
 def find(node: Any, mark: Any, table: Any) -> Any:
     """Returns the number of a node, or `ABSENT`."""
-    place = _place(node, mark, table)
-    return np.int64(table.number[place]) if table.mark[place] == mark else np.int64(ABSENT)
+    key = np.int64(mark) << 32 | np.int64(node)
+    place = _place(key, table)
+    return np.int64(table.number[place]) if table.key[place] == key else np.int64(ABSENT)
 
 
 @compiled
 def find_or_add(node: Any, number: Any, mark: Any, table: Any) -> Any:
     """Returns the number of a node, which becomes `number` if the node is new."""
-    place = _place(node, mark, table)
-    if table.mark[place] != mark:
-        table.node[place] = node
+    key = np.int64(mark) << 32 | np.int64(node)
+    place = _place(key, table)
+    if table.key[place] != key:
+        table.key[place] = key
         table.number[place] = number
-        table.mark[place] = mark
     return np.int64(table.number[place])
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from quartet.contexts.bfs import FIRST_CAP, SECOND_CAP, most_in_pool, pool_space
 from quartet.contexts.chunk import Chunk
 from quartet.contexts.draws import below, draw, member
-from quartet.contexts.local import LocalRows, fill_equal_counts, induce_edges, shorten_hops
+from quartet.contexts.local import LocalRows, fill_equal_counts, link_rows
 from quartet.contexts.nodes import find_or_add
 from quartet.graph import has_parent, seed_entries, table_of, visible_range
 from quartet.machine import compiled
@@ -33,7 +33,7 @@ def uniform_local(seeds: Chunk, rows: LocalRows) -> None:
 def _uniform_many(
     graph: Any, nodes: Any, times: Any, last_ranks: Any, keys: Any, budgets: Any, rows: Any
 ) -> None:
-    node, hop, counts, edge, num_rows, num_edges, _ = rows
+    node, hop, counts, _, num_rows, _, _ = rows
     budget, first_fanout, second_fanout = budgets
     num_relations = 2 * (len(graph.offsets) - 1)
     first_kept = np.empty((num_relations, min(first_fanout, FIRST_CAP)), np.int64)
@@ -72,8 +72,7 @@ def _uniform_many(
             node[seed, place], hop[seed, place] = ids[number], 1 if number <= num_first else 2
         fill_equal_counts(counts[seed], count, budget - 1)
         num_rows[seed] = count + 1
-        num_edges[seed] = induce_edges(graph, node[seed], count + 1, place_of, seed, table, edge[seed])
-        shorten_hops(hop[seed], count + 1, edge[seed], num_edges[seed])
+        link_rows(graph, seed, count + 1, place_of, table, rows)
 
 
 @compiled

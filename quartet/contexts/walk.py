@@ -19,9 +19,9 @@ import numpy as np
 from quartet.config import SamplingConfig
 from quartet.contexts.chunk import Chunk
 from quartet.contexts.draws import below, chance, draw, member
-from quartet.contexts.local import UNREACHED, LocalRows, induce_edges, shorten_hops
+from quartet.contexts.local import UNREACHED, LocalRows, link_rows
 from quartet.contexts.nodes import find_or_add, node_table, rank_by_count
-from quartet.graph import seed_entries, visible_end, visible_range
+from quartet.graph import parent_slots, prefetch, seed_entries, visible_end, visible_range
 from quartet.machine import compiled
 
 
@@ -52,7 +52,7 @@ class WalkSpace(NamedTuple):
     width: Any  # how many these are
     at: Any  # where each walk is: a row's number
     steps: Any  # how many steps ago it left the seed
-    target: Any  # where it goes next: a node, or -1 for the seed
+    target: Any  # where it goes next: the place of an entry, or -1 for the seed
 
 
 def walk_local(seeds: Chunk, rows: LocalRows) -> None:
@@ -66,7 +66,7 @@ def walk_local(seeds: Chunk, rows: LocalRows) -> None:
 def _walk_many(
     graph: Any, nodes: Any, times: Any, last_ranks: Any, keys: Any, settings: Any, rows: Any
 ) -> None:
-    node, hop, counts, edge, num_rows, num_edges, peak = rows
+    node, hop, counts, _, num_rows, _, peak = rows
     most = settings.num_walks * settings.length + 1
     space = walk_space(settings.num_walks, most)
     ranked, starts = np.empty(settings.budget, np.int32), np.empty(most + 1, np.int64)
@@ -86,8 +86,7 @@ def _walk_many(
         if count:
             peak[seed] = space.visits[ranked[0]]
             _fill_counts(space.visits, ranked, count, settings.budget - 1, counts[seed])
-        num_edges[seed] = induce_edges(graph, node[seed], count + 1, place_of, seed, space.table, edge[seed])
-        shorten_hops(hop[seed], count + 1, edge[seed], num_edges[seed])
+        link_rows(graph, seed, count + 1, place_of, space.table, rows)
 
 
 @compiled
@@ -112,7 +111,8 @@ def walk_one(
 ) -> Any:
     """Runs all walks of a seed; returns how many distinct rows were met, the seed being number 0.
 
-    `own` are the seed's entries: they stand by themselves, `begin[0]` being a place among them.
+    `own` are the seed's entries: the beginning of its list, or, where the seed is as late as what it may see, some of
+    it that stand by themselves.
     """
     table, ids, visits, depth, begin, width, at, steps, target = space
     num_walks, length, restart, max_recent, is_random, _ = settings
@@ -121,6 +121,9 @@ def walk_one(
     ids[0], visits[0], depth[0] = seed_node, 0, 0
     width[0] = min(len(own), max_recent) if max_recent else len(own)
     begin[0] = 0 if is_random else len(own) - width[0]
+    is_listed = graph.node_rank[seed_node] <= last_rank
+    if is_listed:
+        begin[0] += graph.indptr[seed_node]
     at[:] = 0
     steps[:] = 0
     for step in range(length):
@@ -134,16 +137,18 @@ def walk_one(
                 if is_random and width[now] == max_recent:  # the same random subset at every visit
                     total = visible_range(graph, ids[now], last_rank)[1] if now else len(own)
                     spot = member(key ^ graph.stable_key[ids[now]], 0, spot, total, max_recent)
-                entry = graph.entries[begin[now] + spot] if now else own[begin[now] + spot]
-                target[walk] = entry & 0xFFFFFFFF
+                target[walk] = begin[now] + spot
+                prefetch(graph.entries, target[walk])
         first_new = num
         for walk in range(num_walks):
             if target[walk] < 0:
                 at[walk], steps[walk] = 0, 0
                 continue
-            number = find_or_add(target[walk], num, mark, table)
+            entry = graph.entries[target[walk]] if is_listed or at[walk] else own[target[walk]]
+            node = entry & 0xFFFFFFFF
+            number = find_or_add(node, num, mark, table)
             if number == num:
-                ids[num], visits[num], depth[num] = target[walk], 0, UNREACHED
+                ids[num], visits[num], depth[num] = node, 0, UNREACHED
                 num += 1
             at[walk] = number
             steps[walk] += 1
@@ -156,11 +161,18 @@ def walk_one(
 
 @compiled
 def _find_ranges(graph: Any, last_rank: Any, settings: Any, space: Any, first: Any, last: Any) -> None:
-    """Finds the visible, truncated range of neighbours of each new row. Two loops, so that reads overlap."""
+    """Finds the visible, truncated range of neighbours of each new row. What a loop reads, the one before has fetched.
+
+    The parents are fetched, too: edges are found by them once the walks have ended.
+    """
     ids, begin, width = space.ids, space.begin, space.width
+    for number in range(first, last):
+        prefetch(graph.indptr, np.int64(ids[number]))
     for number in range(first, last):
         begin[number] = graph.indptr[ids[number]]
         width[number] = graph.indptr[ids[number] + 1]
+        prefetch(graph.entries, width[number] - 1)
+        prefetch(graph.parents, parent_slots(graph, np.int64(ids[number]))[0])
     for number in range(first, last):
         end = visible_end(graph.entries, begin[number], width[number], last_rank)
         count = end - begin[number]

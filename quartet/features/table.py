@@ -17,7 +17,9 @@ from quartet.features.columns import MOST_DEVIATIONS, Column, Encoded, TextColum
 from quartet.features.kinds import feature_columns
 from quartet.features.statistics import FeatureStatistics, TableStatistics
 from quartet.findings import Finding, note, warning
-from quartet.machine import give_back, set_aside
+from quartet.machine import give_back, is_large, mapped, set_aside, usable_cores
+
+_FEW_ROWS = 10_000  # beginning a thread takes longer
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,11 +92,19 @@ def _encode_table(table: Table, statistics: TableStatistics, findings: list[Find
         text = f'table "{table.name}": {were} not there in training and {are} not used {examples(new)}'
         findings.append(note("V05", table.name, text, len(new)))
     encoded: dict[str, Any] = {}
-    for name, column in statistics.columns.items():
-        cells = _column_cells(table, name, column)
-        result = column.encode(cells)
-        encoded[name] = result.values
-        findings += _repairs(f"{table.name}.{name}", cells, result)
+
+    def encode(name: str) -> tuple[Any, list[Finding]]:
+        cells = _column_cells(table, name, statistics.columns[name])
+        result = statistics.columns[name].encode(cells)
+        return result.values, _repairs(f"{table.name}.{name}", cells, result)
+
+    is_alone = table.num_rows < _FEW_ROWS or is_large(8 * table.num_rows)  # threads hold several in memory
+    threads = 1 if is_alone else usable_cores()
+    for name, (values, repairs) in zip(
+        statistics.columns, mapped(encode, statistics.columns, threads), strict=True
+    ):
+        encoded[name] = values
+        findings += repairs
 
     def beside(columns: Sequence[Any], dtype: type, *shape: int) -> Any:
         together: Any = np.empty((table.num_rows, len(columns), *shape), dtype=dtype)

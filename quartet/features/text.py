@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from quartet.database import hash_rows, mix
 from quartet.errors import ResourceError, UsageError, did_you_mean
-from quartet.machine import new_file, user_cache
+from quartet.machine import mapped, new_file, usable_cores, user_cache
 
 Vectors = NDArray[np.float32]
 Arrays = Mapping[str, NDArray[Any]]
@@ -38,6 +38,7 @@ _MOST_COLUMNS = 16_384  # the most frequent buckets are kept
 _MOST_TEXTS, _MOST_BYTES = 10_000, 1_000_000  # what is fitted on, at most
 _SPARE, _ROUNDS = 8, 4  # of the randomised decomposition
 _TEXTS_AT_ONCE = 256
+_FEW_PARTS = 16  # beginning a thread takes longer
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,10 +75,14 @@ class HashingEmbedder:
 
         column, (starts, letters) = _columns(self.buckets), _bytes(texts)
         vectors = np.empty((len(texts), self.size), dtype=np.float32)
-        for first in range(0, len(texts), _TEXTS_AT_ONCE):
+
+        def fill(first: int) -> None:
             some = starts[first : first + _TEXTS_AT_ONCE + 1]
             rows = sparse_rows(some, letters, _BITS, column, self.rarity)
             vectors[first : first + _TEXTS_AT_ONCE] = times_dense(*rows, self.basis)
+
+        parts = range(0, len(texts), _TEXTS_AT_ONCE)
+        list(mapped(fill, parts, usable_cores() if len(parts) >= _FEW_PARTS else 1))
         return vectors
 
 

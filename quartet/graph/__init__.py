@@ -9,6 +9,7 @@ from quartet.graph.kernels import (
     visible_end,
     visible_range,
 )
+from quartet.graph.prefetch import prefetch
 from quartet.graph.temporal import TemporalGraph
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "has_parent",
     "most_parents",
     "parent_slots",
+    "prefetch",
     "seed_entries",
     "table_of",
     "visible_end",

@@ -106,13 +106,15 @@ def _checked_tree(fields: Mapping[str, str], num_features: int) -> list[str]:
 
 
 def _numbers(fields: Mapping[str, str], name: str, kind: type) -> NDArray[np.int64 | np.float64]:
-    return np.array([kind(word) for word in fields.get(name, "").split()], kind)
+    read = (
+        float if kind is np.float64 else int
+    )  # Python's own are several times as fast as numpy's, word by word
+    return np.array([read(word) for word in fields.get(name, "").split()], kind)
 
 
 def _line(name: str, values: NDArray[np.int64 | np.float64]) -> str:
-    return f"{name}=" + " ".join(
-        f"{value:.17g}" if values.dtype.kind == "f" else str(value) for value in values
-    )
+    words = [f"{v:.17g}" for v in values.tolist()] if values.dtype.kind == "f" else map(str, values.tolist())
+    return f"{name}=" + " ".join(words)
 
 
 def leading_columns(gains: Mapping[str, float]) -> list[str]:

@@ -119,14 +119,15 @@ def write_padded(path: Path, context: Context, graph: TemporalGraph) -> None:
     table = np.searchsorted(graph.offsets, node, side="right") - 1
     rank = graph.node_rank[node]
     age = np.where(rank > 0, (context.seed_time[seed] - graph.times[rank]) / DAY, 0.0)
-    edge = np.concatenate([context.edge, context.edge[:, ::-1]]).T
+    edge_start, links = context.edges()
+    edge = np.concatenate([links, links[:, ::-1]]).T
     arrays = {
         "types": table.astype(np.int16),
         "indices": (node - graph.offsets[table]).astype(np.int32),
         "hops": np.repeat(context.local_hop, context.local_count).astype(np.int8),
         "times": age.astype(np.float32),
         "edges": edge.astype(np.int16),
-        "edges_offsets": (2 * context.edge_start).astype(np.uint64),
+        "edges_offsets": (2 * edge_start).astype(np.uint64),
     }
     with h5py.File(path, "w") as file:
         for name, array in arrays.items():

@@ -290,7 +290,7 @@ def _look(
         for name in ("local_node", "collab_node", "temporal_node"):
             nodes = original[context.part(name, place)].view(_Nodes)
             seen["contexts", f"{name.removesuffix('_node')} context of {key}"] = nodes
-        for name in ("local_hop", "local_count", "edge", "sketch"):
+        for name in ("local_hop", "local_count", "link", "sketch"):
             seen["contexts", f"{name} of {key}"] = context.part(name, place)
     live = LiveModel(models, world.database)
     live.bind(time)

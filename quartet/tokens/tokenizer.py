@@ -106,6 +106,7 @@ class Tokenizer:
             "count": context.local_count.astype(np.float32),
             "noise": _normal(keys, context.local_start, draw * _DRAWS_A_SEED),
         }
+        edges = context.edges()
         most = self.group_tokens or (_CPU_TOKENS if device.type == "cpu" else _ACCELERATOR_TOKENS)
         for seeds in _of_similar_length(length, most):
             width = int(length[seeds].max())
@@ -117,7 +118,7 @@ class Tokenizer:
             }
             yield SeedGroup(
                 seed=_tensor(seeds),
-                edge=_tensor(_edges(context, seeds, width)),
+                edge=_tensor(_edges(*edges, seeds, width)),
                 collab=_tensor(collab[look_alikes] if len(collab) else look_alikes),
                 num_collab=_tensor(num_collab[seeds]),
                 **{name: _tensor(values) for name, values in padded.items()},
@@ -203,12 +204,12 @@ def _places(start: Array, which: Array, width: int | None = None) -> tuple[Array
     return np.where(is_real, start[which, None] + column, 0), is_real
 
 
-def _edges(context: Context, seeds: Array, width: int) -> NDArray[np.int64]:
+def _edges(start: Array, edge: Array, seeds: Array, width: int) -> NDArray[np.int64]:
     """Returns all links of some seeds, in both directions, as places among their padded tokens."""
-    where, is_real = _places(context.edge_start, seeds)
+    where, is_real = _places(start, seeds)
     if not where.size:
         return np.empty((2, 0), np.int64)
-    ends = context.edge[where].astype(np.int64) + (width * np.arange(len(seeds)))[:, None, None]
+    ends = edge[where].astype(np.int64) + (width * np.arange(len(seeds)))[:, None, None]
     child, parent = ends[is_real].T
     return np.stack([np.concatenate([child, parent]), np.concatenate([parent, child])])
 

@@ -200,7 +200,7 @@ def test_samplers_that_draw_otherwise_have_another_version() -> None:
     ):
         for name, array in sample(GRAPH, SEEDS, config).arrays.items():
             digest.update(array.tobytes() if name != "sketch" else b"")
-    assert {VERSION: digest.hexdigest()[:16]} == {5: "152a35473dd8766c"}
+    assert {VERSION: digest.hexdigest()[:16]} == {6: "4dceb506d7471e05"}
 
 
 # --- damage ---------------------------------------------------------------------------------------
@@ -352,14 +352,14 @@ def test_c05_another_version(path: Path) -> None:
     [
         lambda about: about.pop("digest"),
         lambda about: about.pop("arrays"),
-        lambda about: about["arrays"].pop("edge"),
+        lambda about: about["arrays"].pop("link"),
         lambda about: about["arrays"].update(extra=["<i4", [1], 4096, 0]),
-        lambda about: about["arrays"].update(edge=3),
-        lambda about: about["arrays"]["edge"].__setitem__(0, "O"),
-        lambda about: about["arrays"]["edge"].__setitem__(0, "nonsense"),
-        lambda about: about["arrays"]["edge"].__setitem__(1, [2**62]),
-        lambda about: about["arrays"]["edge"].__setitem__(2, -8),
-        lambda about: about["arrays"]["edge"].__setitem__(2, about["arrays"]["local_node"][2]),
+        lambda about: about["arrays"].update(link=3),
+        lambda about: about["arrays"]["link"].__setitem__(0, "O"),
+        lambda about: about["arrays"]["link"].__setitem__(0, "nonsense"),
+        lambda about: about["arrays"]["link"].__setitem__(1, [2**62]),
+        lambda about: about["arrays"]["link"].__setitem__(2, -8),
+        lambda about: about["arrays"]["link"].__setitem__(2, about["arrays"]["local_node"][2]),
     ],
 )
 def test_c06_a_header_that_was_tampered_with(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
@@ -479,6 +479,7 @@ def test_no_seeds_cost_nothing() -> None:
 def selected_slowly(context: Context, places: Sequence[int]) -> Context:
     """What `select` gives, by slicing one seed after the other."""
     local = [context.local(place) for place in places]
+    links = [context.part("link", place) for place in places]
     collab = [context.collab(place) for place in places]
     which = sorted({int(context.time_index[place]) for place in places})
     recent = [context.temporal_node[slice(*context.temporal_start[time : time + 2])] for time in which]
@@ -496,8 +497,8 @@ def selected_slowly(context: Context, places: Sequence[int]) -> Context:
         local_node=joined([nodes for nodes, _, _, _ in local], context.local_node),
         local_hop=joined([hops for _, hops, _, _ in local], context.local_hop),
         local_count=joined([counts for _, _, counts, _ in local], context.local_count),
-        edge_start=starts([edges for _, _, _, edges in local]),
-        edge=joined([edges for _, _, _, edges in local], context.edge),
+        link_start=starts(links),
+        link=joined(links, context.link),
         collab_start=starts(collab),
         collab_node=joined(collab, context.collab_node),
         time_index=np.array([which.index(context.time_index[place]) for place in places], np.int32),

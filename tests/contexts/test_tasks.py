@@ -106,8 +106,8 @@ def test_triangles_count_as_clustering() -> None:
         local_node=np.arange(3, dtype=np.int32),
         local_hop=np.array([0, 1, 1], np.uint8),
         local_count=np.ones(3, np.uint16),
-        edge_start=np.array([0, 3]),
-        edge=np.array([[1, 0], [2, 0], [2, 1]], np.uint16),
+        link_start=np.array([0, 4]),
+        link=np.array([0, 2, 3, 4], np.uint8),  # none; row 0; row 0, and row 1
         collab_start=np.zeros(2, np.int64),
         collab_node=empty,
         time_index=np.zeros(1, np.int32),
@@ -129,13 +129,13 @@ def test_triangles_count_as_clustering() -> None:
         ("time_index", np.array([1], np.int32)),
         ("time_index", np.array([-1], np.int32)),
         ("local_start", np.array([0, 999])),
-        ("edge_start", np.array([1, 0])),
-        ("edge_start", np.array([0, 5, 3])),
+        ("link_start", np.array([1, 0])),
+        ("link_start", np.array([0, 5, 3])),
         ("seed_time", np.zeros(2, np.int64)),
         ("collab_start", np.zeros(3, np.int64)),
         ("sketch", np.zeros((2, 5), np.float32)),
         ("local_node", np.zeros(3, np.int64)),
-        ("edge", np.zeros((3, 3), np.uint16)),
+        ("link", np.zeros((3, 3), np.uint8)),
     ],
 )
 def test_a_context_that_does_not_fit_together_is_refused(
@@ -169,7 +169,7 @@ def test_the_picture_shows_every_row_and_edge(task: Task, graph: TemporalGraph) 
     tags = [element.tag.rpartition("}")[2] for element in picture.iter()]
     one = task.seeds("train").select(np.arange(len(task.seeds("train"))) == 3)
     contexts = [sample(graph, one, CONFIG.changed(local_sampler=s, branches=())) for s in ("walk", "bfs")]
-    assert tags.count("line") == sum(len(context.edge) for context in contexts)
+    assert tags.count("line") == sum(len(context.edges()[1]) for context in contexts)
     assert tags.count("polygon") == 2
     assert "script" not in tags
     with pytest.raises(UsageError, match=r"error\[C02\] there is no training seed 99999"):

@@ -121,8 +121,8 @@ def nothing_of(part: str, whole: Context) -> dict[str, Array]:
             seed = {"local_node": whole.seed_node, "local_hop": 0 * seeds, "local_count": 0 * seeds + 1}
             return seed | {
                 "local_start": np.arange(len(whole) + 1),
-                "edge_start": zero,
-                "edge": whole.edge[:0],
+                "link_start": zero,
+                "link": whole.link[:0],
             }
         case "collab":
             return {"collab_start": zero, "collab_node": whole.collab_node[:0]}

@@ -389,6 +389,7 @@ def test_links_join_first_copies(relgt: TrainingData) -> None:
 
 def test_padded_contexts_are_written_as_the_public_code_does(relgt: TrainingData, tmp_path: Path) -> None:
     context, graph = relgt.context("train"), relgt.view.graph
+    _, edge = context.edges()
     write_padded(tmp_path / "deep" / "train.h5", context, graph)
     with h5py.File(tmp_path / "deep" / "train.h5") as file:
         stored = {name: np.asarray(file[name]) for name in file}
@@ -397,8 +398,8 @@ def test_padded_contexts_are_written_as_the_public_code_does(relgt: TrainingData
     nodes = graph.offsets[stored["types"]] + stored["indices"]
     assert nodes.tolist() == np.repeat(context.local_node, context.local_count).tolist()
     assert stored["times"].min() >= 0  # nothing after a seed's time
-    assert stored["edges"].shape == (2, 2 * len(context.edge)) == (2, stored["edges_offsets"][-1])
-    assert sum(array.nbytes for array in stored.values()) == 11 * slots + 16 * len(context.edge) / 2 + 8 * (
+    assert stored["edges"].shape == (2, 2 * len(edge)) == (2, stored["edges_offsets"][-1])
+    assert sum(array.nbytes for array in stored.values()) == 11 * slots + 16 * len(edge) / 2 + 8 * (
         len(context) + 1
     )
 

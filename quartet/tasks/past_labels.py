@@ -202,15 +202,14 @@ def _item_rows(labels: pa.Table, known_at: NDArray[np.int64], upto: int) -> pa.T
 def _numbered(lists: pa.ListArray) -> tuple[pa.Array, pa.Array]:
     """Returns the number of each list among the distinct ones, and these: each class once, in order.
 
-    Classes that are neither text nor whole numbers nor truth values are told as text.
+    Numbers with fractions are told as text.
     """
     numbers: dict[tuple[Any, ...], int] = {}
     number = [numbers.setdefault(tuple(sorted(set(cell))), len(numbers)) for cell in lists.to_pylist()]
-    kind, types = lists.type.value_type, pa.types
+    kind = lists.type.value_type
     distinct = pa.array([list(cell) for cell in numbers], pa.list_(kind))
-    tests = (types.is_string, types.is_large_string, types.is_integer, types.is_boolean)
-    if not any(test(kind) for test in tests):
-        distinct = pa.array(distinct.to_pylist()).cast(pa.list_(pa.string()))
+    if pa.types.is_floating(kind):
+        distinct = distinct.cast(pa.list_(pa.string()))
     return pa.array(number, pa.int64()), distinct
 
 

@@ -246,6 +246,8 @@ class LiveModel:
         It is the first of all that are asked, so that nothing later has a part in what is said of any.
         """
         sures, record = sures_of(self.members, False), self.members[0].task
+        if any(sure.rule == "<" for sure in sures):
+            upto -= 1  # what is known strictly before
         first = max(member.task.test_timestamp for member in self.members)
         if not sures or not visible(np.array(record.spec.known_at(first)), upto):
             return sures

@@ -256,6 +256,12 @@ def test_what_is_no_share_is_refused(name: str, share: float, models: Models) ->
         models["regression"].evaluate(task_of("regression"), **{name: share})  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(("name", "share"), [("coverage", "0.9"), ("coverage", True), ("abstain", None)])
+def test_what_is_no_number_is_no_share(name: str, share: Any, models: Models) -> None:
+    with pytest.raises(UsageError, match=f"C02.*{name} is .*give a share"):
+        models["regression"].on(small_shop(), listener=Heard()).predict(at=AT, **{name: share})
+
+
 def test_temperature_is_kept_with_a_model_of_classes(models: Models) -> None:
     model = models["multiclass_classification"]
     task, checkpoint = task_of("multiclass_classification"), load(model.folder).members[0][0]

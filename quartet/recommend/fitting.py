@@ -86,7 +86,7 @@ class Fitting:
         seed, item = self.judged.seed, self.judged.item
         rules = rule_scores(self.first.moment, self.names, self.judged.matrix)
         return {
-            name: reciprocal_ranks(seed, score, item) for name, score in rules.items() if name in self.wanted
+            name: reciprocal_ranks(seed, *order, item) for name, order in rules.items() if name in self.wanted
         }
 
     def _add_trees(self) -> bool:

@@ -117,9 +117,9 @@ def standardised(seed: Ints, score: Floats) -> Floats:
     return (score - mean[at]) / np.where(spread > 0, spread, 1.0)[at]
 
 
-def reciprocal_ranks(seed: Ints, score: Floats, tie: Ints) -> Floats:
-    """Returns minus the logarithm of each pair's place in its list, best first."""
-    order = np.lexsort((tie, -score, seed))
+def reciprocal_ranks(seed: Ints, score: Floats, second: Floats, tie: Ints) -> Floats:
+    """Returns minus the logarithm of each pair's place in its list, best first by its scores."""
+    order = np.lexsort((tie, -second, -score, seed))
     value = np.empty(len(seed))
     value[order] = -np.log1p(places_in(seed[order]))
     return value

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from quartet.errors import TaskError
 from quartet.evaluation import NO_ITEM, Lists, average_precisions, check_selectable, fused, list_measures
+from quartet.recommend.recommender import rule_scores
+from quartet.recommend.rows import reciprocal_ranks
 from quartet.tasks import Links
 
 
@@ -76,6 +80,21 @@ def test_lists_are_ordered_by_score_and_then_by_their_tie() -> None:
     lists = Lists.of(seed, item, np.array([1.0, 3.0, 1.0, 0.0, 1.0]), np.array([3, 0, 1, 0, 2]), 3, 3)
     assert lists.items.tolist() == [[6, 7, 8], [NO_ITEM] * 3, [5, NO_ITEM, NO_ITEM]]
     assert np.isnan(lists.scores[1]).all()
+
+
+@pytest.mark.parametrize("apart", [1e-6, 2.4e-7])
+def test_rules_ask_popularity_only_of_equal_ones(apart: float) -> None:
+    """The popular item is last by recency, however little later the others are; of the two equal ones it decides."""
+    names = ("item events in 1 horizons", "own: last", "own: times")
+    rows = [[9, 1 + apart, 1], [1, 1, 1], [5, 1, 1], [8, np.nan, 0], [7, np.nan, 0], [7, np.nan, 0]]
+    moment: Any = SimpleNamespace(past=SimpleNamespace(main=SimpleNamespace(name="own"), is_link=False))
+    rules = rule_scores(moment, names, np.array(rows, np.float32))
+    seed, item = np.zeros(6, np.int64), np.array([3, 4, 5, 6, 8, 7])
+    ranks = {name: reciprocal_ranks(seed, *order, item) for name, order in rules.items()}
+    orders = {name: item[np.argsort(-rank)].tolist() for name, rank in ranks.items()}
+    assert orders["own past by recency"] == [5, 4, 3, 6, 7, 8]
+    assert orders["own past by count"] == [3, 5, 4, 6, 7, 8]
+    assert orders["most popular lately"] == [3, 6, 7, 8, 5, 4]
 
 
 def test_lists_of_several_models_are_fused_by_place() -> None:

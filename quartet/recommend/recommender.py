@@ -81,6 +81,7 @@ class Recommender:
     ) -> dict[str, Lists]:
         """Returns the best items of each seed, by the model's own blend (named "") and by each member and rule."""
         reader, vectors = Reader.of(view, self.paths, step=self.step), None
+        most = min(most, max(_LONG, len(reader.past.items)))
         if self.towers is not None and (with_members or self.has_towers):
             vectors = self.towers.embeddings(view, seeds)
         found: dict[str, list[Lists]] = {}

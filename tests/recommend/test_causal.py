@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -169,6 +170,48 @@ def test_nearest_are_the_same_in_parts_as_at_once(
     for pool in (whole, parts):
         assert (pool.source == np.repeat(np.arange(NUM_READERS), 5)).all()
         assert (pool.item == best.ravel()).all()
+
+
+@pytest.mark.parametrize("num_threads", [1, 2])
+def test_items_that_come_later_change_no_bit_of_vectors(
+    towers: Towers, num_threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of few items and of many, wherever the later ones stand in the order of keys."""
+    before, rng = torch.get_num_threads(), np.random.default_rng(0)
+    columns = rng.normal(size=(3000, towers.num_item_columns)).astype(np.float32)
+    known_at, own = rng.permutation(3000), rng.integers(0, len(towers.keys), 3000)
+
+    def vectors(upto: int) -> Any:
+        some = np.flatnonzero(known_at < upto)
+        monkeypatch.setattr(towers_drawer, "item_matrix", lambda _: columns[some])
+        block: Any = SimpleNamespace(
+            moment=SimpleNamespace(past=SimpleNamespace(items=SimpleNamespace(known_at=known_at[some])))
+        )
+        found = np.full((3000, towers_drawer.WIDTH + 1), np.nan, np.float32)
+        found[some] = towers.of_items(block, own[some])
+        return found
+
+    try:
+        torch.set_num_threads(num_threads)
+        whole = vectors(3000)
+        for upto in (1, 2, 3, 5, 6, 10, 100, 1024, 1025, 2000):
+            few = vectors(upto)
+            assert np.isfinite(few).all(1).sum() == upto
+            assert np.array_equal(few[known_at < upto], whole[known_at < upto])
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_a_pair_has_the_same_score_beside_few_and_many_others(towers: Towers) -> None:
+    """Those of rows asked about at a later time, among others."""
+    rng = np.random.default_rng(0)
+    source, items = (np.zeros((9, 32 + more), np.float32) for more in (0, 1))  # else they drown the last bits
+    of, item = rng.integers(0, 9, (2, 2000))
+    matrix = rng.normal(size=(2000, len(towers.names))).astype(np.float32)
+    whole = towers.scores(source, items, of, item, matrix)
+    for size in (0, 1, 2, 3, 7, 1024, 1025):
+        few = towers.scores(source, items, of[:size], item[:size], matrix[:size])
+        assert np.array_equal(few, whole[:size])
 
 
 def test_past_lists_are_found_and_events_stay_first(task: Task) -> None:

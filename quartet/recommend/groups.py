@@ -37,6 +37,7 @@ def shared_paths(
     sources: Places,
     items: Places,
     categories: Mapping[str, tuple[str, ...]],
+    with_empty: bool,
 ) -> Iterator[Events]:
     """Yields the events of each group that rows of the entity table can have something in common with."""
     table = spec.entity_table
@@ -52,14 +53,15 @@ def shared_paths(
 
     always = np.full(len(sources), STATIC)
     yield labels_of(ALL_ROWS, np.zeros(len(sources), np.int64), always, 1)
-    for end, chain in chains(database, table):
+    for end, chain in chains(database, table, with_empty):
         ends, known_at = climbed(database, table, chain)
         if chain:
             parents = Places.of(database, graph, end)
             of_row = np.where(ends >= 0, parents.of_row[ends], -1)
             yield labels_of(words(chain), of_row, known_at, len(parents))
             groups = Groups(of_row[sources.rows], known_at[sources.rows], len(parents))
-            for name, one, other, when in joining_paths(database, end, spec.item_table, 2, KNOWN_LABELS):
+            item = spec.item_table
+            for name, one, other, when in joining_paths(database, end, item, 2, KNOWN_LABELS, with_empty):
                 pairs = parents.of_row[one], items.of_row[other], when
                 yield Events.sorted_by_time(f"{words(chain)}: {name}", *pairs, groups, _MOST_EVENTS)
         for column in categories.get(end, ()) if len(chain) < 2 else ():

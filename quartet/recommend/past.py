@@ -66,13 +66,16 @@ class Past:
         every: Iterable[Events] = (
             Events.sorted_by_time(name, sources.of_row[source], items.of_row[item], time, alone)
             for name, source, item, time in joining_paths(
-                database, spec.entity_table, spec.item_table, _MOST_LINKS
+                database, spec.entity_table, spec.item_table, _MOST_LINKS, with_empty=bool(names)
             )
         )
         if is_link:
-            every = shared_paths(database, graph, spec, sources, items, categories)
-        found = {path.name: path for path in every if path.name in names or (not names and len(path))}
-        if not found or set(names) - set(found):
+            every = shared_paths(database, graph, spec, sources, items, categories, bool(names))
+        if names:  # those that a model has chosen count before their first event, too
+            found = {path.name: path for path in every if path.name in names}
+        else:
+            found = {path.name: path for path in every if len(path) or path.name == ALL_ROWS}
+        if set(names) - set(found) or not (names or any(map(len, found.values()))):
             text = f'no path of links leads from "{spec.entity_table}" to "{spec.item_table}"'
             text += f": {', '.join(sorted(set(names) - set(found)))}" if names else ""
             fix = "declare foreign keys of a table whose rows name both"

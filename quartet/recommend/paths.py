@@ -14,14 +14,14 @@ from quartet.times import NEVER, STATIC
 Chain = tuple[Relation, ...]
 
 
-def chains(database: Database, start: str) -> Iterator[tuple[str, Chain]]:
+def chains(database: Database, start: str, with_empty: bool) -> Iterator[tuple[str, Chain]]:
     """Yields the ways up from a table over no, one or two foreign keys, each after the table where it ends."""
     yield start, ()
     for first in database.relations:
-        if first.table == start and first.num_links:
+        if first.table == start and (first.num_links or with_empty):
             yield first.parent, (first,)
             for second in database.relations:
-                if second.table == first.parent and second.num_links:
+                if second.table == first.parent and (second.num_links or with_empty):
                     yield second.parent, (first, second)
 
 
@@ -41,12 +41,15 @@ def words(chain: Chain) -> str:
 
 
 def joining_paths(
-    database: Database, source: str, item: str, most_links: int, without: str = ""
+    database: Database, source: str, item: str, most_links: int, without: str = "", with_empty: bool = False
 ) -> Iterator[tuple[str, Ints, Ints, Ints]]:
-    """Yields name, source rows, item rows and times of each path that joins two tables, those of fewest links first."""
+    """Yields name, source rows, item rows and times of each path that joins two tables, those of fewest links first.
+
+    Those that no row goes yet are among them if that is asked for.
+    """
     found: list[Any] = []
     for name in database.tables:
-        ways = list(chains(database, name)) if name != without else []
+        ways = list(chains(database, name, with_empty)) if name != without else []
         for to_source in (chain for end, chain in ways if end == source):
             for to_item in (chain for end, chain in ways if end == item):
                 length = len(to_source) + len(to_item)

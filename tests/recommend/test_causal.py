@@ -8,6 +8,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 import torch
 
@@ -54,19 +56,21 @@ def keys(database: Database, table: str) -> list[str]:
     return database[table].data[0].to_pylist()  # type: ignore[no-any-return]
 
 
-def seen(raw: Raw, task: Task, model: str = "lightgbm", towers: Towers | None = None) -> dict[str, Any]:
+def seen(
+    raw: Raw, task: Task, model: str = "lightgbm", towers: Towers | None = None, time: int = TIME
+) -> dict[str, Any]:
     """All that is known of each reader and book at a time, by their keys."""
     database = Database.build(*raw)
     view = view_of(database, task, model)
     reader = Reader.of(view, ("loans.reader & loans.book",))
     readers, books = keys(database, "readers"), keys(database, "books")
     known = sorted(
-        books[int(n)] for n in np.flatnonzero(reader.past.visible_items(TIME)[reader.past.items.of_row])
+        books[int(n)] for n in np.flatnonzero(reader.past.visible_items(time)[reader.past.items.of_row])
     )
     node = np.array(sorted(range(len(readers)), key=readers.__getitem__)) + database.offsets["readers"]
     wanted = np.array([books.index(known[n % len(known)]) for n in range(2 * len(node))])
     target = Links(np.arange(0, 2 * len(node) + 1, 2), wanted + database.offsets["books"])
-    seeds = Seeds(node, np.full(len(node), TIME), target)
+    seeds = Seeds(node, np.full(len(node), time), target)
 
     def book(place: int) -> str:
         return books[int(reader.past.items.rows[place])]
@@ -104,6 +108,20 @@ def lists_seen(model: Recommender, view: View, seeds: Seeds) -> dict[str, Any]:
         + [own.scores.tobytes()]  # type: ignore[list-item]
         for name, own in lists.items()
     }
+
+
+def test_paths_count_before_their_first_event(task: Task, towers: Towers) -> None:
+    """Nobody has borrowed a book by then: to a model that knows the path it is empty, not absent."""
+    tables, schema = raw_library()
+    time, loans = START + 5 * DAY, tables["loans"]
+    later = pc.greater(loans["lent"].cast(pa.int64()), time)
+    raw = {**tables, "loans": loans.filter(later)}, schema
+    for model, some in (("lightgbm", None), ("quartet", towers)):
+        found = seen(raw, task, model, some, time)
+        assert found["lists most popular lately"][0][0]
+        for future in FUTURES.values():
+            other = future(raw, time, "<=", random.Random(0))  # type: ignore[operator]
+            assert_same(found, seen(other, task, model, some, time))
 
 
 @pytest.mark.parametrize("future", FUTURES)

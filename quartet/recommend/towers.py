@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import math
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -28,6 +27,7 @@ from quartet.contexts import Context, select
 from quartet.listener import SILENT, Listener
 from quartet.machine import autocast
 from quartet.recommend.candidates import Pool
+from quartet.recommend.clock import Clock
 from quartet.recommend.events import Floats, Ints
 from quartet.recommend.pairs import Block, Matrix, Reader
 from quartet.recommend.rows import PairRows
@@ -154,7 +154,7 @@ class Towers(nn.Module):
 
         Of each seed the loss is that of a softmax over its pairs, by all parts and by the vectors alone.
         """
-        begin, recipe, tokenizer = time.perf_counter(), data.recipe, data.view.tokenizer
+        clock, recipe, tokenizer = Clock(max(seconds, 1e-9)), data.recipe, data.view.tokenizer
         item_columns, item_row = item_rows(reader, seeds, train)
         towers = Towers.new(data, reader, names, train, item_columns.numpy())
         own = torch.from_numpy(towers.own_numbers(reader)[train.item])
@@ -163,7 +163,7 @@ class Towers(nn.Module):
         parts = [(Adam(some, recipe.weight_decay), faster) for some, faster in own_rates]
         firsts = np.searchsorted(train.seed, np.arange(len(context) + 1))
         taught = np.flatnonzero(np.bincount(train.seed, train.label, minlength=len(context)) > 0)
-        best, step, weights = -1.0, 0, {}
+        best, step, weights, validating = -1.0, 0, {}, 0.0
         per_epoch = min(len(taught), recipe.seeds_per_epoch or len(taught))
         size = int(np.clip(len(taught) // _STEPS_OF_FEW, _SMALLEST_BATCH, recipe.batch_size))
         num_steps = recipe.epochs * -(-per_epoch // size)
@@ -173,8 +173,10 @@ class Towers(nn.Module):
             for first in range(0, len(order), size):
                 if should_stop():
                     return None
+                if step and clock.left < validating:
+                    break
                 places = np.sort(order[first : first + size])
-                done = max((step + 0.5) / num_steps, min(1.0, (time.perf_counter() - begin) / seconds))
+                done = max((step + 0.5) / num_steps, min(1.0, clock.spent / clock.limit))
                 rate = min(1.0, done / 0.05) * (1 + math.cos(math.pi * done)) / 2
                 torch.manual_seed((recipe.rng_seed << 32) + step)
                 towers.train()
@@ -205,10 +207,11 @@ class Towers(nn.Module):
                 towers.network.after_step(lambda rows: rows)
                 step += 1
             towers.eval()
-            value, is_over = validate(towers), time.perf_counter() - begin > seconds
+            before = clock.spent
+            value, validating = validate(towers), clock.spent - before
             if value >= best:
                 best, weights = value, {name: t.detach().clone() for name, t in towers.state_dict().items()}
-            if is_over:
+            if clock.left < validating:
                 break
         towers.load_state_dict(weights)
         return towers.eval()

@@ -9,7 +9,7 @@ A row whose link is to be filled in has no past: its paths are those of what it 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
@@ -76,12 +76,7 @@ class Past:
         else:
             found = {path.name: path for path in every if len(path) or path.name == ALL_ROWS}
         if set(names) - set(found) or not (names or any(map(len, found.values()))):
-            text = f'no path of links leads from "{spec.entity_table}" to "{spec.item_table}"'
-            text += f": {', '.join(sorted(set(names) - set(found)))}" if names else ""
-            fix = "declare foreign keys of a table whose rows name both"
-            if is_link:
-                fix = "train with past labels, so that earlier rows tell: --past-labels"
-            raise TaskError("S14", text, fix)
+            raise _no_path(spec, sorted(set(names) - set(found)))
         links = [
             (items.of_row[one], items.of_row[other], time)
             for _, one, other, time in joining_paths(database, spec.item_table, spec.item_table, 2)
@@ -94,7 +89,7 @@ class Past:
         parents = tuple(
             (r.label, r.rows[items.rows], database[r.parent].known_at[r.rows][items.rows])
             for r in database.relations
-            if r.table == spec.item_table and r.num_links
+            if r.table == spec.item_table
         )
         linked = Events.sorted_by_time("linked", *both, Groups.alone(len(items)))
         paths = tuple(found[name] for name in names or found)
@@ -125,8 +120,11 @@ class Past:
         source = np.repeat(self.sources.of_nodes(labels.node), counts)
         item, time = self.items.of_nodes(labels.target.nodes), np.repeat(labels.time, counts)
         moments = np.unique(labels.time)[-24:]  # the last are most like what will be asked
+        paths = [path for path in self.paths if path.num_known(spec.known_at(int(moments[-1])), self.rule)]
+        if not paths:
+            raise _no_path(spec)
         likeness, before = [], []
-        for path in self.paths:
+        for path in paths:
             same, either, known = 0, 0, 0
             for moment in moments.tolist():
                 at = time == moment
@@ -143,7 +141,7 @@ class Past:
         first = int(np.argmax(likeness))
         others = [n for n in np.argsort(before, kind="stable")[::-1].tolist() if n != first and before[n]]
         chosen = [first, *others[: _MOST_PATHS - 1]]
-        return replace(self, paths=tuple(self.paths[n] for n in chosen))
+        return replace(self, paths=tuple(paths[n] for n in chosen))
 
     def _telling(self, labels: Seeds) -> Past:
         """Returns the paths whose groups knew most of the labels before: by their place, the latest or commonest first.
@@ -171,3 +169,12 @@ class Past:
 
     def visible_items(self, time: int) -> NDArray[np.bool_]:
         return visible(self.items.known_at, time, self.rule)
+
+
+def _no_path(spec: TaskSpec, names: Sequence[str] = ()) -> TaskError:
+    text = f'no path of links leads from "{spec.entity_table}" to "{spec.item_table}"'
+    text += f": {', '.join(names)}" if names else " by rows that are known in the time of training"
+    fix = "declare foreign keys of a table whose rows name both"
+    if spec.kind == "autocomplete":
+        fix = "train with past labels, so that earlier rows tell: --past-labels"
+    return TaskError("S14", text, fix)

@@ -13,7 +13,10 @@ import pyarrow.compute as pc
 import pytest
 import torch
 
-from quartet.database import Database
+from quartet.database import FACTS, Database, ForeignKey, TableSchema, TimeColumn
+from quartet.database.schema import Schema
+from quartet.errors import TaskError
+from quartet.features import FeatureTable
 from quartet.recommend import PairColumns, Reader, Recommender, Towers, pair_rows
 from quartet.recommend import towers as towers_drawer
 from quartet.recommend.events import Events, Groups
@@ -288,6 +291,39 @@ def test_what_comes_after_the_labels_does_not_choose_their_path(task: Task) -> N
     same = Events("same", *map(np.append, (source, item, soon), more), alone)
     paths = (Events("late", source, item, later, alone), same)
     assert replace(past, paths=paths).like_labels(labels, task.spec).paths[0].name == "same"
+
+
+def test_rows_after_training_make_no_path_and_no_column(task: Task) -> None:
+    """Nobody reviews a book, and no book names its writer, before the labels of training are known."""
+    tables, schema = raw_library()
+    labels = task.seeds("train")
+    late = task.spec.known_at(int(labels.time.max())) + DAY
+    both = ForeignKey(("reader",), "readers"), ForeignKey(("book",), "books")
+    told = Schema(
+        {"reviews": TableSchema((), both, TimeColumn("at"), settled=FACTS), **schema.tables}, name="library"
+    )
+    reviews = pa.table({"at": pa.array([late], pa.timestamp("ns")), "reader": ["R01"], "book": ["B01"]})
+    books = tables["books"]
+    empty = books.set_column(books.column_names.index("writer"), "writer", pa.nulls(NUM_BOOKS, pa.string()))
+
+    def reader_of(database: Database) -> Reader:
+        features = FeatureTable.fit(database, task.splits.val, use_row_names=False)
+        return Reader.of(
+            View(database, features, task.spec, view_of(task.database, task).recipe), labels=labels
+        )
+
+    found = []
+    for some, own in ((reviews, books), (reviews.slice(0, 0), books), (reviews, empty)):
+        reader = reader_of(Database.build({**tables, "reviews": some, "books": own}, told))
+        columns = next(reader.blocks(labels)).columns.names()
+        found.append(([path.name for path in reader.past.paths], columns))
+    assert found[0] == found[1] == found[2]
+    assert found[0][0] == ["loans.reader & loans.book"]
+    alone = {name: table for name, table in tables.items() if name != "loans"}
+    rest = Schema({name: said for name, said in told.tables.items() if name != "loans"}, name="library")
+    for some in (reviews, reviews.slice(0, 0)):
+        with pytest.raises(TaskError, match=r"S14.*no path"):
+            reader_of(Database.build({**alone, "reviews": some}, rest))
 
 
 def test_paths_are_found_without_being_told(task: Task) -> None:

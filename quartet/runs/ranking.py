@@ -38,7 +38,9 @@ def ranked(
     deep = most if len(models) == 1 else _DEEPER * most
     pairs = zip(models, views, strict=True)
     each: list[Lists] = [model.lists(view, seeds, deep, listener=listener)[""] for model, view in pairs]
-    return each[0] if len(each) == 1 else fused(each, min(most, each[0].items.shape[1]))
+    if len(each) == 1:
+        return each[0]
+    return fused(each, min(most, each[0].items.shape[1]), views[0].graph.stable_key)
 
 
 def short_lists(lists: Lists, most: int, task: str) -> list[Finding]:

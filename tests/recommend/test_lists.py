@@ -121,8 +121,12 @@ def test_precisions_of_pairs_are_those_of_their_lists(
 def test_lists_of_several_models_are_fused_by_place() -> None:
     one = Lists(np.array([[1, 2, NO_ITEM]]), np.zeros((1, 3)))
     other = Lists(np.array([[2, 3, 1]]), np.zeros((1, 3)))
-    assert fused([one, other], 2).items.tolist() == [[2, 1]]
-    assert fused([one, one], 3).items.tolist() == [[1, 2, NO_ITEM]]
+    key = np.arange(4)
+    assert fused([one, other], 2, key).items.tolist() == [[2, 1]]
+    assert fused([one, one], 3, key).items.tolist() == [[1, 2, NO_ITEM]]
+    level = [Lists(np.array([row]), np.zeros((1, 2))) for row in ([1, 2], [2, 1])]
+    assert fused(level, 2, key).items.tolist() == [[1, 2]]
+    assert fused(level, 2, -key).items.tolist() == [[2, 1]]
 
 
 def test_validation_without_any_item_selects_no_model() -> None:

@@ -38,7 +38,7 @@ from tests.recommend.small import (
     next_books,
     write_library,
 )
-from tests.strategies import without_future
+from tests.strategies import shuffled, without_future
 from tests.trained import QUICK, Heard, invoke, network_of, run
 
 SMALL = {**QUICK, "epochs": 2, "tower": 0}
@@ -149,6 +149,12 @@ def test_several_models_make_one_list(blend: TrainedModel, tmp_path: Path) -> No
     heard = Heard()
     assert len(live.predict(["R03"], top=10**15, listener=heard)) == NUM_BOOKS
     assert [f.code for f in heard.findings] == ["L32"]
+    raw = {name: table.data for name, table in next_books().full_database.tables.items()}
+    other = Database.build(*shuffled((raw, next_books().full_database.schema), random.Random(0)))
+    lists = (model.on(db, listener=Heard()).predict([f"R{n:02}" for n in range(NUM_READERS)]).table
+             for model, db in ((both, next_books().full_database), (both, other)))  # fmt: skip
+    one, two = (table.drop_columns(["item name"]) for table in lists)
+    assert one.equals(two)
 
 
 def test_a_report_tells_of_rules_pools_and_items(trees: Path, source: Path) -> None:

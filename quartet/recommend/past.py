@@ -85,13 +85,12 @@ class Past:
             np.concatenate([np.empty(0, np.int64), *parts])
             for parts in (zip(*links, strict=True) if links else [()] * 3)
         )
-        both = np.append(there, back), np.append(back, there), np.append(when, when)
         parents = tuple(
             (r.label, r.rows[items.rows], database[r.parent].known_at[r.rows][items.rows])
             for r in database.relations
             if r.table == spec.item_table
         )
-        linked = Events.sorted_by_time("linked", *both, Groups.alone(len(items)))
+        linked = Events.sorted_by_time("linked", there, back, when, Groups.alone(len(items)))
         paths = tuple(found[name] for name in names or found)
         cells = None
         if is_link and numbers:

@@ -45,7 +45,8 @@ def joining_paths(
 ) -> Iterator[tuple[str, Ints, Ints, Ints]]:
     """Yields name, source rows, item rows and times of each path that joins two tables, those of fewest links first.
 
-    Those that no row goes yet are among them if that is asked for.
+    Of a table with itself, each way is a path: who follows whom, and who is followed by whom. Those that no row goes
+    yet are among them if that is asked for.
     """
     found: list[Any] = []
     for name in database.tables:
@@ -53,8 +54,7 @@ def joining_paths(
         for to_source in (chain for end, chain in ways if end == source):
             for to_item in (chain for end, chain in ways if end == item):
                 length = len(to_source) + len(to_item)
-                is_same = source == item and [r.label for r in to_source] >= [r.label for r in to_item]
-                if 0 < length <= most_links and not is_same:
+                if 0 < length <= most_links and to_source != to_item:
                     found.append((length, len(found), name, to_source, to_item))
     for _, _, name, *both in sorted(found, key=lambda one: one[:2]):
         (sources, known), (items, also_known) = (climbed(database, name, chain) for chain in both)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as csv
 import pyarrow.parquet as pq
 import pytest
@@ -19,13 +20,15 @@ import quartet
 from quartet import load
 from quartet.config import Recipe
 from quartet.database import Database
-from quartet.evaluation import best_thresholds
+from quartet.errors import TaskError
+from quartet.evaluation import best_thresholds, fit_rules
 from quartet.evaluation.boosting import SETTINGS, grow_labels
+from quartet.features import FeatureTable
 from quartet.models.tree_target import ClassStart, ListStart
 from quartet.models.tree_text import joined_labels
 from quartet.models.trees import Trees, _target_from
 from quartet.runs import fit
-from quartet.tasks import Task
+from quartet.tasks import SPLITS, Task
 from quartet.training import TrainingData
 from quartet.training.outputs import MulticlassOutput, MultilabelOutput
 from tests.tasks.small import DAY, START
@@ -143,6 +146,23 @@ def test_lists_with_classes_that_training_lacks_are_judged(orders: Path, tmp_pat
     judged = model.evaluate_said(quartet.open(orders), listener=Heard())
     assert judged.num_judged == 30
     assert judged.rows[0][1]["macro_ap"].value > 0.3  # type: ignore[operator]
+
+
+def test_validation_of_new_classes_alone_selects_no_model(orders: Path, tmp_path: Path) -> None:
+    task = Task.load(quartet.open(orders), orders / "kind.yaml")
+    rows = pa.concat_tables([task.label_rows(split) for split in SPLITS])
+    is_late = pc.greater_equal(rows["at"].cast(pa.timestamp("ns")).cast(pa.int64()), task.splits.val)
+    rows = rows.set_column(2, "kind", pc.if_else(is_late, "newer", rows["kind"]))
+    other = Task.from_labels(
+        task.full_database, rows, name="newer", task_type="multiclass_classification", entity_table="orders",
+        entity_col="order", time_col="at", target_col="kind", known_after="1 day",
+        val_timestamp="2023-07-20", test_timestamp="2023-09-10",
+    )  # fmt: skip
+    for model in ("lightgbm", "auto"):
+        with pytest.raises(TaskError, match=r"L06.*none of \d+ rows has a class that training has"):
+            fit(other, model, runs=tmp_path, listener=Heard())
+    with pytest.raises(TaskError, match="L06"):
+        fit_rules(other, FeatureTable.fit(other.database, other.splits.val))
 
 
 def test_lists_of_classes_from_the_command_line(orders: Path, tmp_path: Path) -> None:

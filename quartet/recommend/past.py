@@ -22,8 +22,9 @@ from quartet.errors import TaskError
 from quartet.graph import TemporalGraph
 from quartet.recommend.events import Events, Groups, Ints, Known, Places, RowCells, Sources, places_in
 from quartet.recommend.groups import ALL_ROWS, row_cells, shared_paths
-from quartet.recommend.paths import joining_paths
+from quartet.recommend.paths import joining_paths, taken
 from quartet.tasks import KNOWN_LABELS, Links, Seeds, TaskSpec
+from quartet.times import STATIC
 
 _MOST_LINKS = 3  # of a path, both ways together
 _MOST_PATHS = 8
@@ -86,7 +87,7 @@ class Past:
             for parts in (zip(*links, strict=True) if links else [()] * 3)
         )
         parents = tuple(
-            (r.label, r.rows[items.rows], database[r.parent].known_at[r.rows][items.rows])
+            (r.label, r.rows[items.rows], taken(database[r.parent].known_at, r.rows[items.rows], STATIC))
             for r in database.relations
             if r.table == spec.item_table
         )

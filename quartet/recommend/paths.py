@@ -30,10 +30,16 @@ def climbed(database: Database, start: str, chain: Chain) -> tuple[Ints, Ints]:
     rows = np.arange(database[start].num_rows)
     time = np.full(len(rows), STATIC)
     for relation in chain:
-        rows = np.where(rows >= 0, relation.rows[rows], -1)
-        known = database[relation.parent].known_at
-        time = np.maximum(time, np.where(rows >= 0, known[rows], STATIC)) if len(known) else time
+        rows = taken(relation.rows, rows, -1)
+        time = np.maximum(time, taken(database[relation.parent].known_at, rows, STATIC))
     return rows, time
+
+
+def taken(values: Ints, rows: Ints, absent: int) -> Ints:
+    """Returns the value of each row, and another where there is none (-1)."""
+    found, is_there = np.full(len(rows), absent), rows >= 0
+    found[is_there] = values[rows[is_there]]
+    return found
 
 
 def words(chain: Chain) -> str:

@@ -19,7 +19,7 @@ from quartet.recommend.events import Sources
 from quartet.tasks import KNOWN_LABELS, Links, Seeds, Task
 from quartet.tasks.past_labels import with_past_labels
 from quartet.training import View
-from tests.recommend.orders import LATE_SHOP, QUERY, WHO, orders, raw_orders, who
+from tests.recommend.orders import LATE_SHOP, NUM_SHOPS, QUERY, WHO, orders, raw_orders, who
 from tests.recommend.small import DAY, START, Raw, view_of
 from tests.strategies import scrambled_future, shuffled, without_future
 
@@ -124,7 +124,9 @@ def test_groups_count_before_their_first_event(task: Task, future: str) -> None:
         tables["orders"].column_names.index("shop"), "shop", pc.if_else(old, None, tables["orders"]["shop"])
     )
     visits = tables["visits"].filter(pc.greater(tables["visits"]["at"].cast(pa.int64()), time))
-    raw = {**tables, "orders": orders_, "visits": visits}, schema
+    later = pa.array(START + 30 * DAY + np.arange(NUM_SHOPS), pa.timestamp("ns"))  # nor is there a shop
+    shops = tables["shops"].set_column(tables["shops"].column_names.index("opened"), "opened", later)
+    raw = {**tables, "orders": orders_, "visits": visits, "shops": shops}, schema
     one = seen(raw, task, time)
     two = seen(FUTURES[future](raw, time, "<=", random.Random(0)), task, time)  # type: ignore[operator]
     assert {name: repr(told) for name, told in one.items()} == {

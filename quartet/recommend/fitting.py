@@ -119,7 +119,7 @@ class Fitting:
         return True
 
     def _add_towers(self) -> bool:
-        """Fits towers; the items nearest to sources are candidates, too, for all members, if that helps."""
+        """Fits towers, if there is time for them to learn, or nothing else was to be fitted."""
         data, each = self.data.changed(tower_recipe(self.data.recipe), ()), 0.0
         if self.clock.limit < math.inf:
             some = latest(self.train, FEWEST)
@@ -144,8 +144,12 @@ class Fitting:
             data, context, train, self.reader, self.names, taught, validate, self.clock.left - after,
             self.listener.should_stop,
         )  # fmt: skip
-        if towers is None:
-            return False
+        if towers is not None:
+            self._join(towers)
+        return towers is not None
+
+    def _join(self, towers: Towers) -> None:
+        """Lets towers score; the items nearest to sources are candidates, too, for all members, if that helps."""
         vectors, own = self._vectors(towers), towers.own_numbers(self.reader)
         self.scores[TOWERS] = self._tower_scores(towers, vectors)
         before, value = (self.judged, self.scores), self._blended_precisions(self._weights()).mean()
@@ -162,7 +166,6 @@ class Fitting:
         self.model = replace(self.model, towers=towers, has_nearest=helps)
         if not helps:
             self.judged, self.scores = before
-        return True
 
     @property
     def _of_some(self) -> str:

@@ -53,7 +53,8 @@ class ModelRow:
 
 
 # Message passing reads random walks: on validation they are better than BFS2, which is nearer to RelBench's uniform
-# neighbours (docs/study/settings.md). Of names, trees read only categories, and validation is no worse with them (docs/log.md).
+# neighbours (docs/study/settings.md). Of names, trees read only categories, and validation is no worse with them
+# (docs/log.md).
 _RECOMMENDER = "quartet.recommend.recommender:Recommender"
 _ROWS = (
     ModelRow(

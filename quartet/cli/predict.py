@@ -146,7 +146,8 @@ def predict(
     scores = live.predict(
         _entities(entities), at, everyone=everyone, coverage=coverage, abstain=abstain, top=top
     )
-    added, num_said = trained.keep(scores) if record else 0, len(scores)
+    added = trained.keep(scores) if record else 0
+    num_said = scores.num_asked
     if top is not None and scores.classes:
         scores, top = scores.best_classes(top), None
     if json:

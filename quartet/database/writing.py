@@ -86,27 +86,25 @@ class DatabaseTable:
             "duckdb": self._write_duckdb,
             "postgresql": self._write_postgresql,
         }
-        parts = [
-            (
-                replace(self, name=name),
-                pa.table([_as_kept(column) for column in rows.columns], names=rows.column_names),
-            )
-            for name, rows in sorted(
-                tables.items()
-            )  # so that two who write at once wait for each other in one order
-        ]
-        failure = write[self.address.kind](parts, replacing)
+        parts = []
+        for name, rows in sorted(
+            tables.items()
+        ):  # so that two who write at once wait for each other in one order
+            names = dict(zip(rows.column_names, self._apart(rows.column_names), strict=True))
+            kept = pa.table([_as_kept(column) for column in rows.columns], names=list(names.values()))
+            parts.append((replace(self, name=name), kept, [names[own] for own in replacing]))
+        failure = write[self.address.kind](parts)
         if failure:  # raised here: a driver's own words must not hang on to the error
             reason = without(self.address.secrets, failure)
             fix = "check that it may be written to, and that nobody else is writing"
             raise ResourceError("R02", f'"{self}" cannot be written: {reason}', fix)
 
-    def _write_sqlite(self, parts: _Parts, replacing: Sequence[str]) -> str:
+    def _write_sqlite(self, parts: _Parts) -> str:
         self.address.path.parent.mkdir(parents=True, exist_ok=True)
         try:
             with closing(sqlite3.connect(self.address.path, isolation_level=None)) as connection:
                 connection.execute("BEGIN IMMEDIATE")
-                for table, rows in parts:
+                for table, rows, replacing in parts:
                     sql, told = "SELECT name FROM pragma_table_info(?)", [_values(c) for c in rows.columns]
                     there = [name for (name,) in connection.execute(sql, [table.name]).fetchall()]
                     table._make_room(rows, replacing, there, connection.executemany)
@@ -117,7 +115,7 @@ class DatabaseTable:
             return str(error)
         return ""
 
-    def _write_duckdb(self, parts: _Parts, replacing: Sequence[str]) -> str:
+    def _write_duckdb(self, parts: _Parts) -> str:
         import duckdb
 
         self.address.path.parent.mkdir(parents=True, exist_ok=True)
@@ -125,7 +123,7 @@ class DatabaseTable:
             with closing(duckdb.connect(self.address.path)) as connection:
                 connection.execute("SET TimeZone = 'UTC'")
                 connection.execute("BEGIN")
-                for table, rows in parts:
+                for table, rows, replacing in parts:
                     sql, names = _COLUMNS.format("?", "?"), _names(rows)
                     there = connection.execute(sql, [table.address.schema, table.name]).fetchall()
                     table._make_room(rows, replacing, [name for (name,) in there], connection.executemany)
@@ -139,7 +137,7 @@ class DatabaseTable:
             return str(error).splitlines()[0]
         return ""
 
-    def _write_postgresql(self, parts: _Parts, replacing: Sequence[str]) -> str:
+    def _write_postgresql(self, parts: _Parts) -> str:
         with connected(self.address) as connection, closing(connection.cursor()) as cursor:
 
             def run(sql: str, parameters: Sequence[Sequence[Any]]) -> Any:
@@ -148,7 +146,7 @@ class DatabaseTable:
             transaction = connection.adbc_connection
             try:
                 transaction.set_autocommit(False)  # else the driver ends a BEGIN of ours after each parameter
-                for table, rows in parts:
+                for table, rows, replacing in parts:
                     # Of two who write at once the second waits, and then finds the rows that it replaces.
                     cursor.execute(_LOCK, [table._place])
                     cursor.fetchall()
@@ -160,6 +158,20 @@ class DatabaseTable:
             except driver_errors() as error:
                 return reason_of(error)
         return ""
+
+    def _apart(self, names: Sequence[str]) -> list[str]:
+        """Returns names of columns that this kind of database tells apart: most heed no case, so a number follows."""
+        if self.address.kind == "postgresql":
+            return list(names)
+        told: list[str] = []
+        taken = {name.lower() for name in names}
+        for name in names:
+            own, number = name, 1
+            while own.lower() in map(str.lower, told) or (number > 1 and own.lower() in taken):
+                number += 1
+                own = f"{name}_{number}"
+            told.append(own)
+        return told
 
     @property
     def _place(self) -> str:
@@ -186,7 +198,8 @@ class DatabaseTable:
             run(f"DELETE FROM {self._place} WHERE {' AND '.join(tests)}", values)
 
 
-_Parts = Sequence[tuple[DatabaseTable, pa.Table]]  # tables and the rows that are added to each
+# Tables, the rows that are added to each, and the columns in which those are equal that are replaced.
+_Parts = Sequence[tuple[DatabaseTable, pa.Table, Sequence[str]]]
 
 
 def is_predictions(columns: Iterable[str]) -> bool:

@@ -59,7 +59,8 @@ def dot(x: float, y: float, radius: float = 4, fill: str = MARK, **style: object
 def ends(values: Sequence[float]) -> tuple[float, float]:
     """Returns the smallest and the largest value, apart even if they are equal or there are none."""
     low, high = (min(values), max(values)) if values else (0.0, 1.0)
-    return (low, high) if high > low else (low - 0.5, high + 0.5)
+    apart = max(0.5, abs(low) * 1e-6)
+    return (low, high) if high > low else (low - apart, high + apart)
 
 
 def ticks(low: float, high: float) -> list[float]:

@@ -55,7 +55,8 @@ class Measure:
 
 def roc_auc(target: _Array, score: _Array, weight: _Floats | None = None) -> float | None:
     """The chance that a positive row has a higher score than a negative one; a tie counts half."""
-    _, negative, positive = _by_score(target, score, weight)
+    _, count, positive = _by_score(target, score, weight)
+    negative = count - positive
     pairs = positive.sum() * negative.sum()
     beaten = np.cumsum(negative) - negative / 2
     return float((positive * beaten).sum() / pairs) if pairs else None
@@ -63,7 +64,8 @@ def roc_auc(target: _Array, score: _Array, weight: _Floats | None = None) -> flo
 
 def average_precision(target: _Array, score: _Array, weight: _Floats | None = None) -> float | None:
     """The precision at each distinct score, averaged over the positive rows (scikit-learn's definition)."""
-    _, negative, positive = _by_score(target, score, weight)
+    _, count, positive = _by_score(target, score, weight)
+    negative = count - positive
     if not positive.sum() or not negative.sum():
         return None
     best_first = positive[::-1]
@@ -94,8 +96,7 @@ def calibration_bins(
     Rows of equal score stay together, in the bin where their middle falls, so that the order of the rows does not
     matter; a bin that this leaves empty has zeros.
     """
-    value, negative, positive = _by_score(target, score, weight)
-    count = negative + positive
+    value, count, positive = _by_score(target, score, weight)
     middle = np.cumsum(count) - count / 2
     bins = np.minimum(_NUM_BINS * middle / count.sum(), _NUM_BINS - 1).astype(np.int64)
     rows, scores, positives = (
@@ -114,13 +115,13 @@ def log_loss(target: _Array, score: _Array, weight: _Floats | None = None) -> fl
 
 
 def _by_score(target: _Array, score: _Array, weight: _Floats | None) -> tuple[_Array, _Floats, _Floats]:
-    """Returns the distinct scores, ascending, and the weight of the negative and of the positive rows of each."""
+    """Returns the distinct scores, ascending, and the weight of all rows and of the positive ones of each."""
     order = np.argsort(score, kind="stable")
     score, target = score[order], target[order]
     weight = np.ones(len(score)) if weight is None else weight[order]
     first = np.flatnonzero(np.append(True, score[1:] != score[:-1]))
     positive = np.add.reduceat(weight * target, first)
-    return score[first], np.add.reduceat(weight, first) - positive, positive
+    return score[first], np.add.reduceat(weight, first), positive
 
 
 # --- regression -----------------------------------------------------------------------------------
@@ -379,15 +380,23 @@ def selection_value(task_type: TaskType, target: _Array, score: _Array) -> float
     return main.value
 
 
-def check_selectable(task_type: TaskType, target: Any, num_rows: int | None = None) -> None:
-    """Refuses validation rows by whose main metric no model can be selected, or those of them that are looked at."""
+def check_selectable(
+    task_type: TaskType, target: Any, num_rows: int | None = None, num_classes: int | None = None
+) -> None:
+    """Refuses validation rows by whose main metric no model can be selected, or those of them that are looked at.
+
+    Of classes, training has the first so many, where that is given: rows of others alone tell no models apart.
+    """
     if task_type == "recommendation":
         if not isinstance(target, Links) or not len(target.nodes):
             text = "no model can be selected by the map of validation: n/a (no rows with items)"
             raise TaskError("L06", text, "move the cut-offs until validation can tell models apart")
         return
     name, target = main_metric(task_type), np.asarray(target)
-    reason = _why_undefined(name, target[selection_rows(len(target), num_rows)], np.empty(0))
+    some = target[selection_rows(len(target), num_rows)]
+    reason = _why_undefined(name, some, np.empty(0))
+    if not reason and num_classes is not None and some.ndim == 1 and (some >= num_classes).all():
+        reason = f"none of {len(some):,} rows has a class that training has"
     if reason:
         fix = "move the cut-offs until validation can tell models apart"
         if num_rows is not None and num_rows < len(target):

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quartet.causal import num_visible, visible
+from quartet.causal import TimeRule, num_visible, visible
 from quartet.tasks import TaskType
 
 Floats = NDArray[np.float64]
@@ -45,6 +45,7 @@ class Sure:
     edges: Floats = field(default_factory=lambda: np.empty(0))
     sizes: Floats = field(default_factory=lambda: np.ones(1))  # the usual size of an error in each bin
     floor: float = -np.inf  # below which no interval goes
+    rule: TimeRule = "<="  # by which a label is known at a time
     _found: dict[tuple[int, float], tuple[Ints, Floats]] = field(
         init=False, default_factory=dict, repr=False
     )  # limits at moments, by groups and coverage
@@ -65,6 +66,7 @@ class Sure:
         entity: Ints,
         hints: Mapping[str, Floats] | None = None,
         floor: float = -np.inf,
+        rule: TimeRule = "<=",
     ) -> Sure:
         """Returns what the labels of validation tell: scores are predicted values, or (V, classes) probabilities.
 
@@ -75,7 +77,7 @@ class Sure:
         if len(times) < _FOLDS:
             place = np.unique(entity, return_inverse=True)[1]
         none = np.empty(0, np.int64)
-        known = Sure(kind, np.empty(0), none, none, none, 0, floor=floor)
+        known = Sure(kind, np.empty(0), none, none, none, 0, floor=floor, rule=rule)
         misfit = known.misfits(target, score)
         if kind == "regression":
             widths = {}
@@ -101,17 +103,23 @@ class Sure:
         return {"numbers": numbers} | {name: np.ascontiguousarray(getattr(self, name)) for name in names}
 
     @staticmethod
-    def from_arrays(kind: TaskType, by: str, arrays: Mapping[str, NDArray[Any]]) -> Sure:
+    def from_arrays(
+        kind: TaskType, by: str, arrays: Mapping[str, NDArray[Any]], rule: TimeRule = "<="
+    ) -> Sure:
         told = dict(arrays)
         num_kept, floor = told.pop("numbers")
-        return Sure(kind, by=by, num_kept=int(num_kept), floor=float(floor), **told)
+        return Sure(kind, by=by, num_kept=int(num_kept), floor=float(floor), rule=rule, **told)
 
     def misfits(
         self, target: NDArray[Any], score: Floats, hints: Mapping[str, Floats] | None = None
     ) -> Floats:
-        """Returns how far labels are from what was predicted; of a class that the model does not know, infinitely."""
+        """Returns how far labels are from what was predicted; of a class that the model does not know, infinitely.
+
+        Labels are rounded as those are that SQL makes again: the last bits of a sum depend on the order of its rows.
+        """
         if self.kind == "regression":
-            return np.asarray(np.abs(np.asarray(target) - score) / self._size(score, hints))
+            label = np.asarray(np.asarray(target, np.float32), np.float64)
+            return np.asarray(np.abs(label - score) / self._size(score, hints))
         rows, own = np.arange(len(target)), np.asarray(target, np.int64)
         is_known = (own >= 0) & (own < score.shape[1])
         return np.where(is_known, 1 - score[rows, np.where(is_known, own, 0)], np.inf)
@@ -143,7 +151,7 @@ class Sure:
         if (num_groups, coverage) not in self._found:
             self._found[num_groups, coverage] = self._limits(num_groups, coverage)
         moments, found = self._found[num_groups, coverage]
-        return np.asarray(found[num_visible(moments, time) - 1])
+        return np.asarray(found[num_visible(moments, time, self.rule) - 1])
 
     def _limits(self, num_groups: int, coverage: float) -> tuple[Ints, Floats]:
         """Returns when limits are found anew, and the (moments + 1, groups) limits; the last is that before all."""
@@ -163,7 +171,7 @@ class Sure:
                     for level, wanted in enumerate(levels):
                         table[level, place, number, age] = limit(misfit[own], weight, wanted, is_sorted=True)
         groups = self.group if num_groups > 1 else np.zeros_like(self.group)
-        said = table[0, num_visible(moments, self.time) - 1, groups]  # (V, lives)
+        said = table[0, num_visible(moments, self.time, self.rule) - 1, groups]  # (V, lives)
         is_judged = np.isfinite(said).all(1) & np.isfinite(self.misfit)
         above = np.where(is_judged[:, None], self.misfit[:, None] - np.where(is_judged[:, None], said, 0), 0)
         loss = np.maximum(COVERAGE * above, (COVERAGE - 1) * above)

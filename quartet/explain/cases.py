@@ -30,7 +30,10 @@ class Cases:
         live, record = reader.live, reader.live.members[0].task
         known = record.known_cases(live.database, time, live.labels)
         table = live.database[record.entity_table]
-        known = known.select(visible(table.known_at[known.node], known.time))
+        is_shown = visible(table.known_at[known.node], known.time)
+        if record.classes is not None:  # one that training does not have has no words
+            is_shown &= np.asarray(known.target) < len(record.classes)
+        known = known.select(is_shown)
         self.has_labels = len(known) > 0
         if not self.has_labels:  # those who are known are still usual
             rows = np.flatnonzero(visible(table.known_at, time))

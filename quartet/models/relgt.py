@@ -1,8 +1,8 @@
 """RelGT, the model that QUARTET starts from: the same tokens and local module, and one memory of centroids.
 
-Unlike the public code (`docs/study/settings.md` has the reasons): LayerNorm stands where it has BatchNorm around layers, so
-that seeds do not mix; a centroid weighs as much as the seeds that were near it lately, not as all rows of the database;
-and the centroids start on data, so that they do not collapse.
+Unlike the public code (`docs/study/settings.md` has the reasons): LayerNorm stands where it has BatchNorm around
+layers, so that seeds do not mix; a centroid weighs as much as the seeds that were near it lately, not as all rows of
+the database; and the centroids start on data, so that they do not collapse.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from quartet.database import Database
 from quartet.graph import TemporalGraph
 from quartet.recommend.events import Events, Groups, Ints, Places, RowCells
-from quartet.recommend.paths import chains, climbed, joining_paths, words
+from quartet.recommend.paths import chains, climbed, joining_paths, taken, words
 from quartet.tasks import KNOWN_LABELS, TaskSpec
 from quartet.times import NEVER, STATIC
 
@@ -37,6 +37,7 @@ def shared_paths(
     sources: Places,
     items: Places,
     categories: Mapping[str, tuple[str, ...]],
+    with_empty: bool,
 ) -> Iterator[Events]:
     """Yields the events of each group that rows of the entity table can have something in common with."""
     table = spec.entity_table
@@ -52,19 +53,20 @@ def shared_paths(
 
     always = np.full(len(sources), STATIC)
     yield labels_of(ALL_ROWS, np.zeros(len(sources), np.int64), always, 1)
-    for end, chain in chains(database, table):
+    for end, chain in chains(database, table, with_empty):
         ends, known_at = climbed(database, table, chain)
         if chain:
             parents = Places.of(database, graph, end)
-            of_row = np.where(ends >= 0, parents.of_row[ends], -1)
+            of_row = taken(parents.of_row, ends, -1)
             yield labels_of(words(chain), of_row, known_at, len(parents))
             groups = Groups(of_row[sources.rows], known_at[sources.rows], len(parents))
-            for name, one, other, when in joining_paths(database, end, spec.item_table, 2, KNOWN_LABELS):
+            item = spec.item_table
+            for name, one, other, when in joining_paths(database, end, item, 2, KNOWN_LABELS, with_empty):
                 pairs = parents.of_row[one], items.of_row[other], when
                 yield Events.sorted_by_time(f"{words(chain)}: {name}", *pairs, groups, _MOST_EVENTS)
         for column in categories.get(end, ()) if len(chain) < 2 else ():
             codes = _codes(database[end].data[column])
-            of_row = np.where(ends >= 0, codes[ends], -1) if len(codes) else np.full(len(ends), -1)
+            of_row = taken(codes, ends, -1)
             name = " > ".join([*(relation.label for relation in chain), f"{end}.{column}"])
             yield labels_of(name, of_row, known_at, int(codes.max(initial=-1)) + 1)
 
@@ -94,7 +96,8 @@ def _known_labels(database: Database, table: str, item: str) -> tuple[Ints, Ints
         for parent, label in ((table, f"{KNOWN_LABELS}.entity"), (item, f"{KNOWN_LABELS}.label"))
     )
     known = database[KNOWN_LABELS].known_at
-    known = np.maximum(known, np.maximum(database[table].known_at[of], database[item].known_at[items]))
+    for name, rows in ((table, of), (item, items)):
+        known = np.maximum(known, taken(database[name].known_at, rows, NEVER))
     kept = (of >= 0) & (items >= 0) & (known != NEVER)
     return of[kept], items[kept], known[kept]
 

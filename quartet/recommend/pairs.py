@@ -11,7 +11,7 @@ of its row      numbers of the item's own row and of rows one link away
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -257,12 +257,16 @@ class Reader:
         """Returns the moment to which each time belongs: its own, or one that is not later."""
         return time // self.step * self.step if self.step else time
 
-    def blocks(self, seeds: Seeds) -> Iterator[Block]:
-        """Yields seeds of one moment, so many at a time: memory does not grow with their number."""
+    def blocks(self, seeds: Seeds, order: Callable[[Ints], Ints] = np.sort) -> Iterator[Block]:
+        """Yields seeds of one moment, some at a time: memory does not grow with their number.
+
+        Moments come in an order. Some of a moment are spread over all of it.
+        """
         moments = self.moments(seeds.time)
-        for time in np.unique(moments).tolist():
+        for time in order(np.unique(moments)).tolist():
             columns = PairColumns(Moment(self.past, time, self.unit), self.rows)
             every = np.flatnonzero(moments == time)
-            for first in range(0, len(every), _AT_ONCE):
-                at = every[first : first + _AT_ONCE]
+            num_parts = -(-len(every) // _AT_ONCE)
+            for part in range(num_parts):
+                at = every[part::num_parts]
                 yield Block(at, Sources(self.past.sources.of_nodes(seeds.node[at]), seeds.time[at]), columns)

@@ -9,7 +9,7 @@ A row whose link is to be filled in has no past: its paths are those of what it 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
@@ -22,8 +22,9 @@ from quartet.errors import TaskError
 from quartet.graph import TemporalGraph
 from quartet.recommend.events import Events, Groups, Ints, Known, Places, RowCells, Sources, places_in
 from quartet.recommend.groups import ALL_ROWS, row_cells, shared_paths
-from quartet.recommend.paths import joining_paths
+from quartet.recommend.paths import joining_paths, taken
 from quartet.tasks import KNOWN_LABELS, Links, Seeds, TaskSpec
+from quartet.times import STATIC
 
 _MOST_LINKS = 3  # of a path, both ways together
 _MOST_PATHS = 8
@@ -66,19 +67,17 @@ class Past:
         every: Iterable[Events] = (
             Events.sorted_by_time(name, sources.of_row[source], items.of_row[item], time, alone)
             for name, source, item, time in joining_paths(
-                database, spec.entity_table, spec.item_table, _MOST_LINKS
+                database, spec.entity_table, spec.item_table, _MOST_LINKS, with_empty=bool(names)
             )
         )
         if is_link:
-            every = shared_paths(database, graph, spec, sources, items, categories)
-        found = {path.name: path for path in every if path.name in names or (not names and len(path))}
-        if not found or set(names) - set(found):
-            text = f'no path of links leads from "{spec.entity_table}" to "{spec.item_table}"'
-            text += f": {', '.join(sorted(set(names) - set(found)))}" if names else ""
-            fix = "declare foreign keys of a table whose rows name both"
-            if is_link:
-                fix = "train with past labels, so that earlier rows tell: --past-labels"
-            raise TaskError("S14", text, fix)
+            every = shared_paths(database, graph, spec, sources, items, categories, bool(names))
+        if names:  # those that a model has chosen count before their first event, too
+            found = {path.name: path for path in every if path.name in names}
+        else:
+            found = {path.name: path for path in every if len(path) or path.name == ALL_ROWS}
+        if set(names) - set(found) or not (names or any(map(len, found.values()))):
+            raise _no_path(spec, sorted(set(names) - set(found)))
         links = [
             (items.of_row[one], items.of_row[other], time)
             for _, one, other, time in joining_paths(database, spec.item_table, spec.item_table, 2)
@@ -87,13 +86,12 @@ class Past:
             np.concatenate([np.empty(0, np.int64), *parts])
             for parts in (zip(*links, strict=True) if links else [()] * 3)
         )
-        both = np.append(there, back), np.append(back, there), np.append(when, when)
         parents = tuple(
-            (r.label, r.rows[items.rows], database[r.parent].known_at[r.rows][items.rows])
+            (r.label, r.rows[items.rows], taken(database[r.parent].known_at, r.rows[items.rows], STATIC))
             for r in database.relations
-            if r.table == spec.item_table and r.num_links
+            if r.table == spec.item_table
         )
-        linked = Events.sorted_by_time("linked", *both, Groups.alone(len(items)))
+        linked = Events.sorted_by_time("linked", there, back, when, Groups.alone(len(items)))
         paths = tuple(found[name] for name in names or found)
         cells = None
         if is_link and numbers:
@@ -122,8 +120,11 @@ class Past:
         source = np.repeat(self.sources.of_nodes(labels.node), counts)
         item, time = self.items.of_nodes(labels.target.nodes), np.repeat(labels.time, counts)
         moments = np.unique(labels.time)[-24:]  # the last are most like what will be asked
+        paths = [path for path in self.paths if path.num_known(spec.known_at(int(moments[-1])), self.rule)]
+        if not paths:
+            raise _no_path(spec)
         likeness, before = [], []
-        for path in self.paths:
+        for path in paths:
             same, either, known = 0, 0, 0
             for moment in moments.tolist():
                 at = time == moment
@@ -140,7 +141,7 @@ class Past:
         first = int(np.argmax(likeness))
         others = [n for n in np.argsort(before, kind="stable")[::-1].tolist() if n != first and before[n]]
         chosen = [first, *others[: _MOST_PATHS - 1]]
-        return replace(self, paths=tuple(self.paths[n] for n in chosen))
+        return replace(self, paths=tuple(paths[n] for n in chosen))
 
     def _telling(self, labels: Seeds) -> Past:
         """Returns the paths whose groups knew most of the labels before: by their place, the latest or commonest first.
@@ -168,3 +169,12 @@ class Past:
 
     def visible_items(self, time: int) -> NDArray[np.bool_]:
         return visible(self.items.known_at, time, self.rule)
+
+
+def _no_path(spec: TaskSpec, names: Sequence[str] = ()) -> TaskError:
+    text = f'no path of links leads from "{spec.entity_table}" to "{spec.item_table}"'
+    text += f": {', '.join(names)}" if names else " by rows that are known in the time of training"
+    fix = "declare foreign keys of a table whose rows name both"
+    if spec.kind == "autocomplete":
+        fix = "train with past labels, so that earlier rows tell: --past-labels"
+    return TaskError("S14", text, fix)

@@ -56,14 +56,17 @@ class Ranker:
         tried = train[early & train.is_candidate]
         rounds = _USUAL_ROUNDS
         if tried.label.any() and stop.label.any():
-            rounds = _grow(tried, k, rng_seed, _MOST_ROUNDS, stop, watch)[1]
+            rounds = _grow(tried, k, rng_seed, _MOST_ROUNDS, watch, stop)[1]
         texts = []
         for number in range(_BAG):
-            if should_stop():
-                return None
             if number and time.perf_counter() - begin > 0.8 * seconds:
                 break
-            texts.append(_grow(train, k, rng_seed + number, rounds)[0])
+            last = _Watch(lambda: should_stop() or time.perf_counter() - begin > seconds)
+            text, grown = _grow(train, k, rng_seed + number, rounds, last)
+            if should_stop():
+                return None
+            if not number or grown == rounds:  # else the time was over
+                texts.append(text)
         return Ranker(names, tuple(checked_text(text, len(names), 1) for text in texts))
 
     def scores(self, matrix: Matrix) -> Floats:
@@ -113,7 +116,12 @@ class _Watch:
 
 
 def _grow(
-    rows: PairRows, k: int, rng_seed: int, rounds: int, stop: PairRows | None = None, watch: Any = None
+    rows: PairRows,
+    k: int,
+    rng_seed: int,
+    rounds: int,
+    watch: Callable[[Any], None],
+    stop: PairRows | None = None,
 ) -> tuple[str, int]:
     """Returns trees as text, and how many rounds are best for the rows that stop them."""
     lightgbm = import_lightgbm()
@@ -127,7 +135,8 @@ def _grow(
     }  # fmt: skip
     data = lightgbm.Dataset(rows.matrix, rows.label.astype(np.int32), group=rows.group_sizes, params=settings)
     if stop is None:
-        return lightgbm.train(settings, data, rounds).model_to_string(), rounds
+        booster = lightgbm.train(settings, data, rounds, callbacks=[watch])
+        return booster.model_to_string(), booster.current_iteration()
     stop = _with_hits(stop)
     watched = data.create_valid(stop.matrix, stop.label.astype(np.int32), group=stop.group_sizes)
     callbacks = [lightgbm.early_stopping(_PATIENCE, verbose=False), watch]

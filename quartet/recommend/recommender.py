@@ -35,7 +35,7 @@ RULES = ("most popular lately", "own past by recency", "own past by count")
 TREES, TOWERS = "trees", "towers"
 MEMBERS = {"auto": (*RULES, TREES, TOWERS), "lightgbm": (TREES,), "quartet": (TOWERS,)}
 _FILE = "recommender.json"
-_LOWEST = -1e5
+_LONG = 1000  # lists up to this length have all their places, however few items there are
 
 
 class Scored(NamedTuple):
@@ -81,6 +81,7 @@ class Recommender:
     ) -> dict[str, Lists]:
         """Returns the best items of each seed, by the model's own blend (named "") and by each member and rule."""
         reader, vectors = Reader.of(view, self.paths, step=self.step), None
+        most = min(most, max(_LONG, len(reader.past.items)))
         if self.towers is not None and (with_members or self.has_towers):
             vectors = self.towers.embeddings(view, seeds)
         found: dict[str, list[Lists]] = {}
@@ -155,8 +156,8 @@ class Recommender:
                 scores[TOWERS] = self.towers.scores(vectors[block.at], items, of, item, own)
             rules = rule_scores(block.moment, names, matrix)
             wanted = rules if with_rules else {name: rules[name] for name in rules if name in self.weights}
-            for name, score in wanted.items():
-                scores[name] = reciprocal_ranks(of, score, item)
+            for name, order in wanted.items():
+                scores[name] = reciprocal_ranks(of, *order, item)
             yield Scored(block, pools, of, item, names, matrix, scores)
 
     def _blended(self, of: Ints, scores: Mapping[str, Floats]) -> Floats:
@@ -195,18 +196,16 @@ class Recommender:
         return " and ".join(parts)
 
 
-def rule_scores(moment: Moment, names: tuple[str, ...], matrix: Matrix) -> dict[str, Floats]:
-    """Returns how each rule orders pairs: the higher, the better."""
+def rule_scores(moment: Moment, names: tuple[str, ...], matrix: Matrix) -> dict[str, tuple[Floats, Floats]]:
+    """Returns how each rule orders pairs, the higher, the better; and of equal ones, how popular they are."""
     place = {name: number for number, name in enumerate(names)}
     path, is_link = moment.past.main.name, moment.past.is_link
     lately = f"{ALL_ROWS}: times" if is_link else "item events in 1 horizons"
     popular = matrix[:, place[lately]].astype(np.float64)
-    rest = popular / (1 + popular.max(initial=0.0)) * 1e-6
     age = matrix[:, place[f"{path}: last"]].astype(np.float64)
     times = matrix[:, place[f"{path}: times"]].astype(np.float64)
-    return dict(
-        zip(RULES, (popular, np.where(np.isnan(age), _LOWEST, -age) + rest, times + rest), strict=True)
-    )
+    orders = popular, np.where(np.isnan(age), -np.inf, -age), times
+    return {name: (order, popular) for name, order in zip(RULES, orders, strict=True)}
 
 
 def blended(seed: Ints, scores: Mapping[str, Floats], weights: Mapping[str, float]) -> Floats:

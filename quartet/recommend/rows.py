@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from quartet.causal import visible
-from quartet.evaluation import Lists, average_precisions
 from quartet.recommend.candidates import Pool
-from quartet.recommend.events import Floats, Ints, places_in
+from quartet.recommend.clock import Clock
+from quartet.recommend.events import Floats, Ints, places_in, ranges
 from quartet.recommend.pairs import Block, Matrix, Reader, pair_pools
 from quartet.tasks import Links, Seeds
 
+FEWEST = 256  # seeds that are read, however short the time is
 _MOST_ROWS = 1_000_000  # of training
 _MOST_NEGATIVES, _FEWEST_NEGATIVES = 200, 20  # candidates of a seed that did not come true
+_MOST_COMPARED = 4_000_000  # pairs at once
 _PARTS = ("seed", "item", "matrix", "label", "is_candidate", "is_random")
 _RANDOM = 32  # items of a seed that are drawn among all that exist
 
@@ -44,13 +47,29 @@ class PairRows:
     def group_sizes(self) -> Ints:
         return np.unique(self.seed, return_counts=True)[1]
 
-    def precisions(self, reader: Reader, score: Floats, seeds: Seeds, k: int) -> Floats:
-        """Returns the average precision at k of each seed by scores of its pairs; their mean is the MAP."""
+    def precisions(self, score: Floats, seeds: Seeds, k: int) -> Floats:
+        """Returns the average precision at k of each seed that has items, by scores of its pairs; the mean is MAP.
+
+        Equal scores are in the order of items. Only the places of what came true are found, which lists are not needed
+        for.
+        """
         assert isinstance(seeds.target, Links)
-        nodes = reader.past.items.nodes(self.item)
-        return average_precisions(
-            seeds.target, Lists.of(self.seed, nodes, score, self.item, len(seeds), k), k
-        )
+        true = np.flatnonzero(self.label)
+        first, end = (np.searchsorted(self.seed, self.seed[true], side) for side in ("left", "right"))
+        place = np.empty(len(true), np.int64)
+        step = max(1, _MOST_COMPARED // max(1, int((end - first).max(initial=0))))
+        for begin in range(0, len(true), step):
+            some = slice(begin, begin + step)
+            of, at = ranges(first[some], (end - first)[some])
+            own = score[true[some]][of]
+            is_ahead = (score[at] > own) | ((score[at] == own) & (at < true[some][of]))
+            place[some] = np.bincount(of, is_ahead, minlength=len(true[some]))
+        order = np.lexsort((place, self.seed[true]))
+        hit = places_in(self.seed[true][order]) + 1
+        value = np.where(place[order] < k, hit / (place[order] + 1), 0.0)
+        num_items = np.diff(seeds.target.offsets)
+        total = np.bincount(self.seed[true][order], value, minlength=len(seeds))
+        return np.asarray((total / np.minimum(np.maximum(num_items, 1), k))[num_items > 0])
 
 
 def pair_rows(
@@ -64,6 +83,18 @@ def pair_rows(
     With a random seed they are rows to learn from: of the candidates that did not come true some are drawn, and items
     that came true or were drawn among all that existed then are added.
     """
+    return pairs_in_time(reader, seeds, rng_seed, nearest)[1]
+
+
+def pairs_in_time(
+    reader: Reader,
+    seeds: Seeds,
+    rng_seed: int | None = None,
+    nearest: Callable[[Block], Pool] | None = None,
+    order: Callable[[Ints], Ints] = np.sort,
+    seconds: float = math.inf,
+) -> tuple[Seeds, PairRows]:
+    """Returns as many seeds as there is time for, and at least a few, moment after moment; and the pairs of these."""
     assert isinstance(seeds.target, Links)
     num_items, counts = len(reader.past.items), np.diff(seeds.target.offsets)
     wanted = reader.past.pair_key(
@@ -71,8 +102,11 @@ def pair_rows(
     )
     wanted = np.unique(wanted)
     most = int(np.clip(_MOST_ROWS // max(1, len(seeds)), _FEWEST_NEGATIVES, _MOST_NEGATIVES))
-    parts = []
-    for block in reader.blocks(seeds):
+    parts, clock, is_done = [], Clock(seconds), np.zeros(len(seeds), bool)
+    for block in reader.blocks(seeds, order):
+        if clock.left < 0 and is_done.sum() >= FEWEST:
+            break
+        is_done[block.at] = True
         pools = block.moment.candidates(block.sources, nearest(block) if nearest else None)
         of, item = pair_pools(pools, num_items)
         is_candidate, is_random = np.ones(len(of), bool), np.zeros(len(of), bool)
@@ -83,7 +117,10 @@ def pair_rows(
         label = np.isin(block.at[of] * num_items + item, wanted)
         parts.append(PairRows(block.at[of], item, matrix, label, is_candidate, is_random))
     joined = PairRows.joined(parts)
-    return joined[np.lexsort((joined.item, joined.seed))]
+    joined = joined[np.lexsort((joined.item, joined.seed))]
+    if is_done.all():
+        return seeds, joined
+    return seeds.select(is_done), replace(joined, seed=(np.cumsum(is_done) - 1)[joined.seed])
 
 
 def _sampled(
@@ -117,9 +154,9 @@ def standardised(seed: Ints, score: Floats) -> Floats:
     return (score - mean[at]) / np.where(spread > 0, spread, 1.0)[at]
 
 
-def reciprocal_ranks(seed: Ints, score: Floats, tie: Ints) -> Floats:
-    """Returns minus the logarithm of each pair's place in its list, best first."""
-    order = np.lexsort((tie, -score, seed))
+def reciprocal_ranks(seed: Ints, score: Floats, second: Floats, tie: Ints) -> Floats:
+    """Returns minus the logarithm of each pair's place in its list, best first by its scores."""
+    order = np.lexsort((tie, -second, -score, seed))
     value = np.empty(len(seed))
     value[order] = -np.log1p(places_in(seed[order]))
     return value

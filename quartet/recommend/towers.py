@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import math
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -28,6 +27,7 @@ from quartet.contexts import Context, select
 from quartet.listener import SILENT, Listener
 from quartet.machine import autocast
 from quartet.recommend.candidates import Pool
+from quartet.recommend.clock import Clock
 from quartet.recommend.events import Floats, Ints
 from quartet.recommend.pairs import Block, Matrix, Reader
 from quartet.recommend.rows import PairRows
@@ -39,6 +39,7 @@ WIDTH = 32  # of the vectors of sources and items
 _INSIDE = 64
 _NEAREST = 40  # items that are candidates
 _AT_ONCE = 65_536  # items whose nearness is in memory together
+_PART = 1024  # rows that are scored together
 _FASTER = 3.0  # than the network do they learn that read items and pairs
 _STEPS_OF_FEW, _SMALLEST_BATCH = 64, 16  # an epoch of few seeds has so many steps
 _ROWS_OF_A_SEED = 96  # pairs of a seed in a step
@@ -98,9 +99,11 @@ class Towers(nn.Module):
     # --- scoring -------------------------------------------------------------------------------------
 
     def of_items(self, block: Block, own: Ints) -> NDArray[np.float32]:
-        """Returns the vectors of all items at the moment of a block."""
-        with torch.inference_mode():
-            return self.item_vectors(torch.from_numpy(item_matrix(block)), torch.from_numpy(own)).numpy()
+        """Returns the vectors of all items at the moment of a block. Those that come later stand behind the others."""
+        order = np.argsort(block.moment.past.items.known_at, kind="stable")
+        found = np.empty((len(own), WIDTH + 1), np.float32)
+        found[order] = _in_parts(self.item_vectors, item_matrix(block)[order], own[order])
+        return found
 
     def nearest(self, source: NDArray[np.float32], items: NDArray[np.float32], block: Block) -> Pool:
         """Returns the items that exist whose vectors are nearest to those of sources."""
@@ -127,9 +130,11 @@ class Towers(nn.Module):
         matrix: Matrix,
     ) -> Floats:
         """Returns the scores of pairs: the place of a source among those given, and the item."""
-        with torch.inference_mode():
-            near = self.nearness(torch.from_numpy(source[of]), torch.from_numpy(items[item]))
-            return (near + self.pair_scores(torch.from_numpy(matrix))).double().numpy()
+
+        def score(source: Tensor, item: Tensor, matrix: Tensor) -> Tensor:
+            return self.nearness(source, item) + self.pair_scores(matrix)
+
+        return _in_parts(score, source[of], items[item], matrix).astype(np.float64)
 
     # --- learning ------------------------------------------------------------------------------------
 
@@ -149,7 +154,7 @@ class Towers(nn.Module):
 
         Of each seed the loss is that of a softmax over its pairs, by all parts and by the vectors alone.
         """
-        begin, recipe, tokenizer = time.perf_counter(), data.recipe, data.view.tokenizer
+        clock, recipe, tokenizer = Clock(max(seconds, 1e-9)), data.recipe, data.view.tokenizer
         item_columns, item_row = item_rows(reader, seeds, train)
         towers = Towers.new(data, reader, names, train, item_columns.numpy())
         own = torch.from_numpy(towers.own_numbers(reader)[train.item])
@@ -158,7 +163,7 @@ class Towers(nn.Module):
         parts = [(Adam(some, recipe.weight_decay), faster) for some, faster in own_rates]
         firsts = np.searchsorted(train.seed, np.arange(len(context) + 1))
         taught = np.flatnonzero(np.bincount(train.seed, train.label, minlength=len(context)) > 0)
-        best, step, weights = -1.0, 0, {}
+        best, step, weights, validating = -1.0, 0, {}, 0.0
         per_epoch = min(len(taught), recipe.seeds_per_epoch or len(taught))
         size = int(np.clip(len(taught) // _STEPS_OF_FEW, _SMALLEST_BATCH, recipe.batch_size))
         num_steps = recipe.epochs * -(-per_epoch // size)
@@ -168,8 +173,10 @@ class Towers(nn.Module):
             for first in range(0, len(order), size):
                 if should_stop():
                     return None
+                if step and clock.left < validating:
+                    break
                 places = np.sort(order[first : first + size])
-                done = max((step + 0.5) / num_steps, min(1.0, (time.perf_counter() - begin) / seconds))
+                done = max((step + 0.5) / num_steps, min(1.0, clock.spent / clock.limit))
                 rate = min(1.0, done / 0.05) * (1 + math.cos(math.pi * done)) / 2
                 torch.manual_seed((recipe.rng_seed << 32) + step)
                 towers.train()
@@ -200,10 +207,11 @@ class Towers(nn.Module):
                 towers.network.after_step(lambda rows: rows)
                 step += 1
             towers.eval()
-            value, is_over = validate(towers), time.perf_counter() - begin > seconds
+            before = clock.spent
+            value, validating = validate(towers), clock.spent - before
             if value >= best:
                 best, weights = value, {name: t.detach().clone() for name, t in towers.state_dict().items()}
-            if is_over:
+            if clock.left < validating:
                 break
         towers.load_state_dict(weights)
         return towers.eval()
@@ -252,6 +260,21 @@ class Towers(nn.Module):
     def embeddings(self, view: View, seeds: Seeds, listener: Listener = SILENT) -> NDArray[np.float32]:
         """Returns the vectors of the sources of seeds."""
         return np.asarray(self.network.logits(view, seeds, listener), np.float32)
+
+
+def _in_parts(made_of: Callable[..., Tensor], *columns: NDArray[Any]) -> NDArray[np.float32]:
+    """Returns what a network makes of rows.
+
+    Kernels round by how many there are, so every part has as many: rows that come later change no bit of the others.
+    """
+    size, parts = len(columns[0]), []
+    for first in range(0, max(1, size), _PART):
+        some = [column[first : first + _PART] for column in columns]
+        absent = _PART - len(some[0])
+        whole = [np.concatenate([own, np.zeros((absent, *own.shape[1:]), own.dtype)]) for own in some]
+        with torch.inference_mode():
+            parts.append(made_of(*map(torch.from_numpy, whole)).numpy())
+    return np.concatenate(parts)[:size]
 
 
 def _best_of(source: NDArray[np.float32], vectors: NDArray[np.float32], item: Ints) -> Pool:

@@ -173,7 +173,12 @@ class Checkpoint:
             if calibration
             else None,
             Drift.from_dict(json.loads(drift.read_text(encoding="utf-8"))) if drift.is_file() else None,
-            Sure.from_arrays(about["task"]["spec"]["type"], about["sure"], load_file(folder / _SURE))
+            Sure.from_arrays(
+                about["task"]["spec"]["type"],
+                about["sure"],
+                load_file(folder / _SURE),
+                recipe.sampling.time_rule,
+            )
             if about.get("sure")
             else None,
             None if thresholds is None else tuple(map(float, thresholds)),

@@ -246,6 +246,8 @@ class LiveModel:
         It is the first of all that are asked, so that nothing later has a part in what is said of any.
         """
         sures, record = sures_of(self.members, False), self.members[0].task
+        if any(sure.rule == "<" for sure in sures):
+            upto -= 1  # what is known strictly before
         first = max(member.task.test_timestamp for member in self.members)
         if not sures or not visible(np.array(record.spec.known_at(first)), upto):
             return sures
@@ -289,12 +291,12 @@ class LiveModel:
     def _lists(self, asked: Asked, most: int | None, listener: Listener, named: bool) -> Predictions:
         """Returns the ranked items of sources at times."""
         view, spec = self.views[0], self.members[0].task.spec
-        if most is not None and (not isinstance(most, int) or most < 1):
+        if most is not None and (not isinstance(most, int) or isinstance(most, bool) or most < 1):
             raise UsageError("C02", f"the length of lists is {most!r}", "give a whole number above 0")
         seeds = Seeds(asked.rows + view.database.offsets[view.entity_table], asked.times, None)
         listener.noticed(asked.findings)
         lists = ranked(self.members, self.views, seeds, list_length(spec, most), listener)
-        listener.noticed(short_lists(lists, self.members[0].task.name))
+        listener.noticed(short_lists(lists, list_length(spec, most), self.members[0].task.name))
         table = list_table(view.database, spec, asked.rows, asked.times, lists)
         length = show_length(spec.horizon) if spec.horizon else ""
         return Predictions(table, asked.headline, self.quality, self.name, length, are_named=named)

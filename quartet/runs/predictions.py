@@ -86,13 +86,18 @@ class Predictions:
         """Returns whether the rows are places in lists of recommended items."""
         return "rank" in self._names and not self.classes
 
+    @property
+    def num_asked(self) -> int:
+        """Returns how many predictions there are: a list is one."""
+        return self.table["rank"].to_pylist().count(1) if self._are_lists else len(self)
+
     def best_classes(self, most: int) -> Predictions:
         """Returns a row for each of the so many most probable classes of each entity and time, the best first.
 
         `rank` counts from 1, `predicted` is the class and `score` its score. What is told of the first class
         alone (`calibrated`, `set`) is left out. As rows they are filtered, joined and compared like any others.
         """
-        if not isinstance(most, int) or most < 1:
+        if not isinstance(most, int) or isinstance(most, bool) or most < 1:
             raise UsageError("C02", f"the number of classes is {most!r}", "give a whole number from 1 on")
         if not self.classes or "rank" in self._names:
             raise UsageError("C02", "these predictions have no scores of classes", "ask a model of classes")

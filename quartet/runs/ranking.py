@@ -38,12 +38,14 @@ def ranked(
     deep = most if len(models) == 1 else _DEEPER * most
     pairs = zip(models, views, strict=True)
     each: list[Lists] = [model.lists(view, seeds, deep, listener=listener)[""] for model, view in pairs]
-    return each[0] if len(each) == 1 else fused(each, most)
+    if len(each) == 1:
+        return each[0]
+    return fused(each, min(most, each[0].items.shape[1]), views[0].graph.stable_key)
 
 
-def short_lists(lists: Lists, task: str) -> list[Finding]:
+def short_lists(lists: Lists, most: int, task: str) -> list[Finding]:
     """Returns a note where lists have fewer items than they were to have: there are no more candidates."""
-    lengths, most = (lists.items != NO_ITEM).sum(1), lists.items.shape[1]
+    lengths = (lists.items != NO_ITEM).sum(1)
     count = int((lengths < most).sum())
     if not count:
         return []

@@ -276,7 +276,8 @@ def _sure(checkpoint: Checkpoint, data: TrainingData, logits: np.ndarray, each: 
     hints = checkpoint.hints([checkpoint.scores(own) for own in each])
     known_at = spec.known_at(seeds.time)
     told = checkpoint.probabilities(scores)
-    return Sure.fit(spec.type, data.labels("val"), told, known_at, seeds.time, seeds.node, hints, floor)
+    asked, rule = (told, known_at, seeds.time, seeds.node), data.recipe.sampling.time_rule
+    return Sure.fit(spec.type, data.labels("val"), *asked, hints, floor, rule)
 
 
 def _asked(task: Task, split: Split) -> tuple[Table, np.ndarray, np.ndarray]:

@@ -88,6 +88,10 @@ def sures_of(members: Sequence[Checkpoint], is_asked: bool) -> list[Sure]:
 
 def check_shares(coverage: float | None, abstain: float) -> float:
     """Returns the coverage that is wanted; an error for what is no share."""
+    for name, share in (("coverage", coverage), ("abstain", abstain)):
+        is_number = isinstance(share, (int, float, np.number)) and not isinstance(share, bool)
+        if not is_number and not (share is None and name == "coverage"):
+            raise UsageError("C02", f"{name} is {share!r}", "give a share, such as 0.9")
     if coverage is not None and not 0 < coverage < 1:
         raise UsageError("C02", f"coverage is {coverage!r}", "give a share above 0 and below 1, such as 0.9")
     if not 0 <= abstain < 1:

@@ -22,6 +22,7 @@ from quartet.times import show_instant
 
 OnEarlySeed = Literal["error", "drop"]
 _MOST = 0.5  # of the label rows, which must not be lost
+_LARGEST = 1e37  # label that a model reads
 
 
 def to_seeds(
@@ -138,10 +139,11 @@ def _numbers(column: pa.ChunkedArray, kind: pa.DataType, where: str) -> NDArray[
         raise TaskError(
             "L07", f"{where}: labels are {column.type}, not numbers {values}", "say another task_type"
         ) from None
-    infinite = int(np.isinf(numbers).sum())
-    if infinite:
+    large = numbers[np.abs(numbers) > _LARGEST]
+    if len(large):
+        what = "infinite" if np.isinf(large).all() else f"beyond {_LARGEST:g}"
         fix = "leave these rows out, or give them a number"
-        raise TaskError("L07", f"{where}: {infinite:,} of {len(numbers):,} labels are infinite", fix)
+        raise TaskError("L07", f"{where}: {len(large):,} of {len(numbers):,} labels are {what}", fix)
     return numbers
 
 

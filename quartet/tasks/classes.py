@@ -110,6 +110,8 @@ def label_values(labels: pa.ChunkedArray, spec: TaskSpec, where: str) -> pa.Chun
     if not spec.facts.holds_lists:
         return labels
     values = label_lists(labels, where).flatten()
+    if pa.types.is_floating(values.type):
+        values = pc.if_else(pc.is_nan(values), None, values)
     if values.null_count:
         text = f"{where}: {values.null_count:,} values in label lists are empty"
         raise TaskError("L07", text, "leave them out of the lists: LIST(x) FILTER (WHERE x IS NOT NULL)")
@@ -117,22 +119,38 @@ def label_values(labels: pa.ChunkedArray, spec: TaskSpec, where: str) -> pa.Chun
 
 
 def label_lists(labels: pa.ChunkedArray, where: str) -> pa.ListArray:
-    """Returns label cells as lists; text cells must hold JSON lists, as a CSV file has them."""
-    array = labels.combine_chunks()
-    if pa.types.is_list(array.type) or pa.types.is_large_list(array.type):
+    """Returns label cells as lists; text cells must hold JSON lists, as a CSV file has them.
+
+    Classes that are neither text nor numbers nor truth values, such as dates, are told as text.
+    """
+    array, types = labels.combine_chunks(), pa.types
+    if types.is_string(array.type):
+        array = _parsed(array, where)
+    if not types.is_list(array.type) and not types.is_large_list(array.type):
+        raise _no_lists(array, where)
+    kind = array.type.value_type
+    tests = (types.is_string, types.is_integer, types.is_floating, types.is_boolean, types.is_null)
+    if any(test(kind) for test in tests):
         return array
     try:
-        if not pa.types.is_string(array.type):
-            raise ValueError(array.type)
+        return array.cast(pa.list_(pa.string()))
+    except pa.ArrowException:
+        fix = "let SQL return text or numbers in lists: LIST(DISTINCT CAST(x AS VARCHAR))"
+        raise TaskError("L07", f"{where}: label lists hold {kind}, no classes", fix) from None
+
+
+def _parsed(array: pa.Array, where: str) -> pa.Array:
+    try:
         cells = [None if text is None else json.loads(text) for text in array.to_pylist()]
         if not all(cell is None or isinstance(cell, list) for cell in cells):
             raise ValueError("not lists")
         lists = pa.array(cells)
         return lists if pa.types.is_list(lists.type) else lists.cast(pa.list_(pa.string()))
     except (ValueError, pa.ArrowException):
-        some = examples(pc.unique(array.slice(0, 1000)).to_pylist())
-        raise TaskError(
-            "L07",
-            f"{where}: cells of a multilabel task are lists of classes, got {array.type} {some}",
-            'let SQL return LIST(DISTINCT x), or write JSON lists: ["a", "b"]',
-        ) from None
+        raise _no_lists(array, where) from None
+
+
+def _no_lists(array: pa.Array, where: str) -> TaskError:
+    some = examples(pc.unique(array.slice(0, 1000)).to_pylist())
+    text = f"{where}: cells of a multilabel task are lists of classes, got {array.type} {some}"
+    return TaskError("L07", text, 'let SQL return LIST(DISTINCT x), or write JSON lists: ["a", "b"]')

@@ -94,7 +94,7 @@ def known_cases(
     """Returns the seeds of the latest windows whose labels are known at a time, with these labels, in a fixed order.
 
     There are none where labels are lists, or in a table of their own that is not given, or entities have no key to find
-    them by.
+    them by. Classes that training does not have are among them.
     """
     has_key = len(database[spec.entity_table].primary_key) == 1
     if not has_key or spec.facts.holds_lists or (labels is None and spec.kind == "external"):
@@ -102,7 +102,8 @@ def known_cases(
     if labels is None:
         labels = derived_labels(database, spec, splits, upto, _CASE_WINDOWS)
     table = _label_table(database, spec, labels, upto)
-    return past_label_seeds(database.adding(KNOWN_LABELS, table, _schema(database, spec)), spec, classes)
+    whole = database.adding(KNOWN_LABELS, table, _schema(database, spec))
+    return past_label_seeds(whole, spec, classes, with_unseen=True)
 
 
 def cases_at(
@@ -122,13 +123,19 @@ def cases_at(
         closed = np.unique(times[visible(spec.known_at(times), upto)])
         labels = closed_labels(spec, database, closed)
     elif labels is None:
-        labels = derived_labels(database, spec, Splits(0, 0), upto)
+        labels = derived_labels(database, spec, Splits(0, 1), upto)  # of rows: no window is asked for
     table = _label_table(database, spec, labels, upto)
-    return past_label_seeds(database.adding(KNOWN_LABELS, table, _schema(database, spec)), spec, classes)
+    whole = database.adding(KNOWN_LABELS, table, _schema(database, spec))
+    return past_label_seeds(whole, spec, classes, with_unseen=True)
 
 
-def past_label_seeds(database: Database, spec: TaskSpec, classes: Sequence[Any] | None) -> Seeds:
-    """Returns the rows of `known_labels` as the seeds whose labels they were."""
+def past_label_seeds(
+    database: Database, spec: TaskSpec, classes: Sequence[Any] | None, with_unseen: bool = False
+) -> Seeds:
+    """Returns the rows of `known_labels` as the seeds whose labels they were.
+
+    Those of classes that training does not have are among them if that is asked for.
+    """
     table = database[KNOWN_LABELS]
     rows, *of_item = (relation.rows for relation in database.relations if relation.table == KNOWN_LABELS)
     if spec.type == "recommendation":  # a row for each item
@@ -143,10 +150,9 @@ def past_label_seeds(database: Database, spec: TaskSpec, classes: Sequence[Any] 
     if not spec.facts.is_number:
         known = [0, 1] if classes is None else classes
         target = class_target(target, known, spec, f'the past labels of task "{spec.name}"')
-        if target.ndim > 1:
-            target = target[:, : len(known)]
-        else:
-            has_target &= target < len(known)  # training may not have had a class that came up since
+        if not with_unseen:  # training may not have had a class that came up since
+            has_target &= target < len(known) if target.ndim == 1 else True
+            target = target[:, : len(known)] if target.ndim > 1 else target
     node, time = rows + database.offsets[spec.entity_table], table.known_at - spec.known_at(0)
     return Seeds(node, time, np.asarray(target)).select(has_target)
 
@@ -202,15 +208,14 @@ def _item_rows(labels: pa.Table, known_at: NDArray[np.int64], upto: int) -> pa.T
 def _numbered(lists: pa.ListArray) -> tuple[pa.Array, pa.Array]:
     """Returns the number of each list among the distinct ones, and these: each class once, in order.
 
-    Classes that are neither text nor whole numbers nor truth values are told as text.
+    Numbers with fractions are told as text.
     """
     numbers: dict[tuple[Any, ...], int] = {}
     number = [numbers.setdefault(tuple(sorted(set(cell))), len(numbers)) for cell in lists.to_pylist()]
-    kind, types = lists.type.value_type, pa.types
+    kind = lists.type.value_type
     distinct = pa.array([list(cell) for cell in numbers], pa.list_(kind))
-    tests = (types.is_string, types.is_large_string, types.is_integer, types.is_boolean)
-    if not any(test(kind) for test in tests):
-        distinct = pa.array(distinct.to_pylist()).cast(pa.list_(pa.string()))
+    if pa.types.is_floating(kind):
+        distinct = distinct.cast(pa.list_(pa.string()))
     return pa.array(number, pa.int64()), distinct
 
 

@@ -9,6 +9,7 @@ from quartet.training.accumulate import backward_by_group
 from quartet.training.adam import Adam, flat
 from quartet.training.cost import duration
 from quartet.training.data import TrainingData, View, graph_of
+from quartet.training.logits import context_logits
 from quartet.training.masks import counted_masks, next_mask
 from quartet.training.memory import step_tensor_bytes, weight_bytes
 from quartet.training.model import Epoch, Fitted, Member, Model, Training
@@ -42,6 +43,7 @@ __all__ = [
     "TrainingData",
     "View",
     "backward_by_group",
+    "context_logits",
     "counted_masks",
     "duration",
     "fit_output",

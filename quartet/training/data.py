@@ -166,7 +166,8 @@ class TrainingData:
 
         Validation labels by which no model could be selected are an error.
         """
-        check_selectable(task.spec.type, task.seeds("val").target, recipe.validation_seeds)
+        num_classes = None if task.classes is None else len(task.classes)
+        check_selectable(task.spec.type, task.seeds("val").target, recipe.validation_seeds, num_classes)
         task = task.under(recipe.protocol, recipe.past_labels)
         listener.noticed(task.database.findings[len(task.full_database.findings) :])
         features = FeatureTable.fit(

@@ -6,7 +6,7 @@ import math
 import xml.etree.ElementTree as ET
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from quartet.config import SamplingConfig
@@ -48,6 +48,7 @@ def test_any_calibration_has_a_picture(bins: list[Bin]) -> None:
 
 @examples(200)
 @given(numbers, numbers)
+@example(3e25, 3e25)
 def test_ticks_are_few_round_and_inside(one: float, other: float) -> None:
     low, high = svg.ends([one, other])
     assert low < high

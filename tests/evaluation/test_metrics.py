@@ -165,6 +165,14 @@ def test_equal_scores_stay_in_the_bin_of_their_middle() -> None:
     assert came.tolist() == [1, 0, 0, 2, 0, 0, 0, 9, 0, 0]
 
 
+def test_bins_of_large_numbers_have_their_rows() -> None:
+    """Of numbers they tell what was predicted and what came; 1 less a large number would be that number."""
+    target = 1e25 * np.arange(20.0)
+    rows, said, came = metrics.calibration_bins(target, target)
+    assert rows.tolist() == [2.0] * 10
+    assert said.tolist() == came.tolist() == pytest.approx(1e25 * (4 * np.arange(10.0) + 1), rel=1e-12)
+
+
 # --- RelBench -------------------------------------------------------------------------------------
 
 
@@ -308,6 +316,13 @@ def test_nothing_is_selected_by_one_class() -> None:
     with pytest.raises(TaskError, match=f"^{said}$"):
         check_selectable("binary_classification", np.zeros(300, int))
     check_selectable("regression", np.zeros(300))
+
+
+def test_nothing_is_selected_by_classes_that_training_lacks() -> None:
+    kind, said = "multiclass_classification", r"L06.*none of 4 rows has a class that training has"
+    check_selectable(kind, np.array([3, 3, 2, 5]), num_classes=3)
+    with pytest.raises(TaskError, match=said):
+        check_selectable(kind, np.array([3, 3, 4, 5]), num_classes=3)
 
 
 def test_models_are_selected_by_the_main_metric() -> None:

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 import torch
 
-from quartet.database import Database
+from quartet.database import FACTS, Database, ForeignKey, TableSchema, TimeColumn
+from quartet.database.schema import Schema
+from quartet.errors import TaskError
+from quartet.features import FeatureTable
 from quartet.recommend import PairColumns, Reader, Recommender, Towers, pair_rows
 from quartet.recommend import towers as towers_drawer
 from quartet.recommend.events import Events, Groups
@@ -53,19 +59,21 @@ def keys(database: Database, table: str) -> list[str]:
     return database[table].data[0].to_pylist()  # type: ignore[no-any-return]
 
 
-def seen(raw: Raw, task: Task, model: str = "lightgbm", towers: Towers | None = None) -> dict[str, Any]:
+def seen(
+    raw: Raw, task: Task, model: str = "lightgbm", towers: Towers | None = None, time: int = TIME
+) -> dict[str, Any]:
     """All that is known of each reader and book at a time, by their keys."""
     database = Database.build(*raw)
     view = view_of(database, task, model)
     reader = Reader.of(view, ("loans.reader & loans.book",))
     readers, books = keys(database, "readers"), keys(database, "books")
     known = sorted(
-        books[int(n)] for n in np.flatnonzero(reader.past.visible_items(TIME)[reader.past.items.of_row])
+        books[int(n)] for n in np.flatnonzero(reader.past.visible_items(time)[reader.past.items.of_row])
     )
     node = np.array(sorted(range(len(readers)), key=readers.__getitem__)) + database.offsets["readers"]
     wanted = np.array([books.index(known[n % len(known)]) for n in range(2 * len(node))])
     target = Links(np.arange(0, 2 * len(node) + 1, 2), wanted + database.offsets["books"])
-    seeds = Seeds(node, np.full(len(node), TIME), target)
+    seeds = Seeds(node, np.full(len(node), time), target)
 
     def book(place: int) -> str:
         return books[int(reader.past.items.rows[place])]
@@ -103,6 +111,20 @@ def lists_seen(model: Recommender, view: View, seeds: Seeds) -> dict[str, Any]:
         + [own.scores.tobytes()]  # type: ignore[list-item]
         for name, own in lists.items()
     }
+
+
+def test_paths_count_before_their_first_event(task: Task, towers: Towers) -> None:
+    """Nobody has borrowed a book by then: to a model that knows the path it is empty, not absent."""
+    tables, schema = raw_library()
+    time, loans = START + 5 * DAY, tables["loans"]
+    later = pc.greater(loans["lent"].cast(pa.int64()), time)
+    raw = {**tables, "loans": loans.filter(later)}, schema
+    for model, some in (("lightgbm", None), ("quartet", towers)):
+        found = seen(raw, task, model, some, time)
+        assert found["lists most popular lately"][0][0]
+        for future in FUTURES.values():
+            other = future(raw, time, "<=", random.Random(0))  # type: ignore[operator]
+            assert_same(found, seen(other, task, model, some, time))
 
 
 @pytest.mark.parametrize("future", FUTURES)
@@ -171,6 +193,48 @@ def test_nearest_are_the_same_in_parts_as_at_once(
         assert (pool.item == best.ravel()).all()
 
 
+@pytest.mark.parametrize("num_threads", [1, 2])
+def test_items_that_come_later_change_no_bit_of_vectors(
+    towers: Towers, num_threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of few items and of many, wherever the later ones stand in the order of keys."""
+    before, rng = torch.get_num_threads(), np.random.default_rng(0)
+    columns = rng.normal(size=(3000, towers.num_item_columns)).astype(np.float32)
+    known_at, own = rng.permutation(3000), rng.integers(0, len(towers.keys), 3000)
+
+    def vectors(upto: int) -> Any:
+        some = np.flatnonzero(known_at < upto)
+        monkeypatch.setattr(towers_drawer, "item_matrix", lambda _: columns[some])
+        block: Any = SimpleNamespace(
+            moment=SimpleNamespace(past=SimpleNamespace(items=SimpleNamespace(known_at=known_at[some])))
+        )
+        found = np.full((3000, towers_drawer.WIDTH + 1), np.nan, np.float32)
+        found[some] = towers.of_items(block, own[some])
+        return found
+
+    try:
+        torch.set_num_threads(num_threads)
+        whole = vectors(3000)
+        for upto in (1, 2, 3, 5, 6, 10, 100, 1024, 1025, 2000):
+            few = vectors(upto)
+            assert np.isfinite(few).all(1).sum() == upto
+            assert np.array_equal(few[known_at < upto], whole[known_at < upto])
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_a_pair_has_the_same_score_beside_few_and_many_others(towers: Towers) -> None:
+    """Those of rows asked about at a later time, among others."""
+    rng = np.random.default_rng(0)
+    source, items = (np.zeros((9, 32 + more), np.float32) for more in (0, 1))  # else they drown the last bits
+    of, item = rng.integers(0, 9, (2, 2000))
+    matrix = rng.normal(size=(2000, len(towers.names))).astype(np.float32)
+    whole = towers.scores(source, items, of, item, matrix)
+    for size in (0, 1, 2, 3, 7, 1024, 1025):
+        few = towers.scores(source, items, of[:size], item[:size], matrix[:size])
+        assert np.array_equal(few, whole[:size])
+
+
 def test_past_lists_are_found_and_events_stay_first(task: Task) -> None:
     known = task.under("rolling", past_labels=True)
     reader = Reader.of(view_of(known.database, known), labels=known.seeds("train"))
@@ -227,6 +291,39 @@ def test_what_comes_after_the_labels_does_not_choose_their_path(task: Task) -> N
     same = Events("same", *map(np.append, (source, item, soon), more), alone)
     paths = (Events("late", source, item, later, alone), same)
     assert replace(past, paths=paths).like_labels(labels, task.spec).paths[0].name == "same"
+
+
+def test_rows_after_training_make_no_path_and_no_column(task: Task) -> None:
+    """Nobody reviews a book, and no book names its writer, before the labels of training are known."""
+    tables, schema = raw_library()
+    labels = task.seeds("train")
+    late = task.spec.known_at(int(labels.time.max())) + DAY
+    both = ForeignKey(("reader",), "readers"), ForeignKey(("book",), "books")
+    told = Schema(
+        {"reviews": TableSchema((), both, TimeColumn("at"), settled=FACTS), **schema.tables}, name="library"
+    )
+    reviews = pa.table({"at": pa.array([late], pa.timestamp("ns")), "reader": ["R01"], "book": ["B01"]})
+    books = tables["books"]
+    empty = books.set_column(books.column_names.index("writer"), "writer", pa.nulls(NUM_BOOKS, pa.string()))
+
+    def reader_of(database: Database) -> Reader:
+        features = FeatureTable.fit(database, task.splits.val, use_row_names=False)
+        return Reader.of(
+            View(database, features, task.spec, view_of(task.database, task).recipe), labels=labels
+        )
+
+    found = []
+    for some, own in ((reviews, books), (reviews.slice(0, 0), books), (reviews, empty)):
+        reader = reader_of(Database.build({**tables, "reviews": some, "books": own}, told))
+        columns = next(reader.blocks(labels)).columns.names()
+        found.append(([path.name for path in reader.past.paths], columns))
+    assert found[0] == found[1] == found[2]
+    assert found[0][0] == ["loans.reader & loans.book"]
+    alone = {name: table for name, table in tables.items() if name != "loans"}
+    rest = Schema({name: said for name, said in told.tables.items() if name != "loans"}, name="library")
+    for some in (reviews, reviews.slice(0, 0)):
+        with pytest.raises(TaskError, match=r"S14.*no path"):
+            reader_of(Database.build({**alone, "reviews": some}, rest))
 
 
 def test_paths_are_found_without_being_told(task: Task) -> None:

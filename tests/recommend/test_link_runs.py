@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +12,14 @@ import numpy as np
 import pytest
 
 from quartet.listener import Listener
-from quartet.recommend import fitting
+from quartet.recommend import PairColumns, Reader, clock, fitting, rows
 from quartet.recommend.recommender import RULES
 from quartet.runs import TrainedModel, fit, leakcheck, load
 from quartet.runs.run import Run
 from quartet.training import Fitted, Member
 from tests.recommend.orders import NUM_SHOPS, QUERY, orders, who, write_orders
-from tests.trained import QUICK, invoke, run
+from tests.recommend.small import view_of
+from tests.trained import QUICK, Heard, invoke, run
 
 SMALL = {**QUICK, "epochs": 2, "tower": 0}
 
@@ -122,7 +125,7 @@ def test_towers_learn_from_as_many_seeds_as_contexts_have_time_for(
 ) -> None:
     heard: list[tuple[int, int]] = []
     towers = fitting.Towers.fit
-    monkeypatch.setattr(fitting, "_TRIED", 64)
+    monkeypatch.setattr(fitting, "FEWEST", 64)
     monkeypatch.setattr(fitting, "seconds_of_a_seed", lambda *_: 1e-3)
 
     def fit_towers(
@@ -135,6 +138,44 @@ def test_towers_learn_from_as_many_seeds_as_contexts_have_time_for(
     for limit in (0.01, 1000.0):
         fit(who(), "quartet", runs=tmp_path, listener=Listener(), time_limit=limit, **{**SMALL, "epochs": 1})
     assert heard == [(64, 64), (len(who().seeds("train")),) * 2]
+
+
+@pytest.mark.parametrize(("seconds", "num"), [(-1, 20), (0, 20), (30, 32), (math.inf, 100)])
+def test_as_many_seeds_are_read_as_there_is_time_for(
+    seconds: float, num: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The newest moments of training first, each with all of its seeds; on a clock on which a seed takes a second."""
+    task = who().under("rolling", past_labels=True)
+    reader, seeds = Reader.of(view_of(task.database, task), labels=task.seeds("train")), task.seeds("train")
+    seeds = seeds.select(np.arange(len(seeds)) >= len(seeds) - 100)
+    moments, now = reader.moments(seeds.time), [0.0]
+    newest = moments >= np.sort(moments)[-num]
+    columns = PairColumns.matrix
+
+    def slow(self: PairColumns, sources: Any, of: Any, item: Any) -> Any:
+        now[0] += len(sources)
+        return columns(self, sources, of, item)
+
+    monkeypatch.setattr(PairColumns, "matrix", slow)
+    monkeypatch.setattr(clock.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(rows, "FEWEST", 20)
+    read, pairs = rows.pairs_in_time(reader, seeds, 0, order=clock.newest_first, seconds=seconds)
+    assert read.node.tolist() == seeds.node[newest].tolist()
+    assert len(np.unique(pairs.seed)) == len(read) == newest.sum()
+    whole = rows.pair_rows(reader, seeds, 0)
+    own = np.flatnonzero(newest[whole.seed])
+    assert np.array_equal(whole.matrix[own], pairs.matrix, equal_nan=True)
+    assert np.array_equal(whole.item[own], pairs.item)
+
+
+def test_short_of_time_less_is_learned_and_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trees learn from what there is time for, and beside them no towers begin."""
+    monkeypatch.setattr(rows, "FEWEST", 64)
+    heard = Heard()
+    fit(who(), "auto", runs=tmp_path, listener=heard, time_limit=1e-3, **SMALL)
+    [(fitted, _)] = heard.ended
+    assert set(fitted.model.weights) == {*RULES, "trees"}
+    assert re.search(f"from the latest [67][0-9] of {len(who().seeds('train')):,} rows", fitted.chosen)
 
 
 def test_a_query_is_asked_and_answered(source: Path) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from quartet.database import Database
@@ -18,7 +19,7 @@ from quartet.recommend.events import Sources
 from quartet.tasks import KNOWN_LABELS, Links, Seeds, Task
 from quartet.tasks.past_labels import with_past_labels
 from quartet.training import View
-from tests.recommend.orders import LATE_SHOP, QUERY, WHO, orders, raw_orders, who
+from tests.recommend.orders import LATE_SHOP, NUM_SHOPS, QUERY, WHO, orders, raw_orders, who
 from tests.recommend.small import DAY, START, Raw, view_of
 from tests.strategies import scrambled_future, shuffled, without_future
 
@@ -60,9 +61,9 @@ def asked(view: View, time: int = TIME) -> tuple[Reader, Seeds, list[str]]:
     return Reader.of(view, PATHS, step=STEP), seeds, view.database["customers"].data["customer"].to_pylist()
 
 
-def seen(raw: Raw, task: Task) -> dict[str, Any]:
+def seen(raw: Raw, task: Task, time: int = TIME) -> dict[str, Any]:
     view = world(raw, task)
-    reader, seeds, customers = asked(view)
+    reader, seeds, customers = asked(view, time)
 
     def name(place: int) -> str:
         return customers[int(reader.past.items.rows[place])]
@@ -110,6 +111,27 @@ def test_another_future_changes_nothing(task: Task, future: str, rng_seed: int) 
     assert one.keys() == two.keys()
     for name, told in one.items():
         assert repr(told) == repr(two[name]), name
+
+
+@pytest.mark.parametrize("future", FUTURES)
+@pytest.mark.usefixtures("few")
+def test_groups_count_before_their_first_event(task: Task, future: str) -> None:
+    """No label is known yet, nobody has visited a shop, and no order has named one: paths are empty, not absent."""
+    tables, schema = raw_orders()
+    time = START + DAY
+    old = pc.less_equal(tables["orders"]["placed"].cast(pa.int64()), time)
+    orders_ = tables["orders"].set_column(
+        tables["orders"].column_names.index("shop"), "shop", pc.if_else(old, None, tables["orders"]["shop"])
+    )
+    visits = tables["visits"].filter(pc.greater(tables["visits"]["at"].cast(pa.int64()), time))
+    later = pa.array(START + 30 * DAY + np.arange(NUM_SHOPS), pa.timestamp("ns"))  # nor is there a shop
+    shops = tables["shops"].set_column(tables["shops"].column_names.index("opened"), "opened", later)
+    raw = {**tables, "orders": orders_, "visits": visits, "shops": shops}, schema
+    one = seen(raw, task, time)
+    two = seen(FUTURES[future](raw, time, "<=", random.Random(0)), task, time)  # type: ignore[operator]
+    assert {name: repr(told) for name, told in one.items()} == {
+        name: repr(told) for name, told in two.items()
+    }
 
 
 @pytest.mark.usefixtures("few")

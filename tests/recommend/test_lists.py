@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from quartet.errors import TaskError
 from quartet.evaluation import NO_ITEM, Lists, average_precisions, check_selectable, fused, list_measures
-from quartet.tasks import Links
+from quartet.recommend import rows
+from quartet.recommend.recommender import rule_scores
+from quartet.recommend.rows import reciprocal_ranks
+from quartet.tasks import Links, Seeds
 
 
 def random_lists(rng: np.random.Generator, num_seeds: int = 40, k: int = 6) -> tuple[Lists, Links]:
@@ -78,11 +83,50 @@ def test_lists_are_ordered_by_score_and_then_by_their_tie() -> None:
     assert np.isnan(lists.scores[1]).all()
 
 
+@pytest.mark.parametrize("apart", [1e-6, 2.4e-7])
+def test_rules_ask_popularity_only_of_equal_ones(apart: float) -> None:
+    """The popular item is last by recency, however little later the others are; of the two equal ones it decides."""
+    names = ("item events in 1 horizons", "own: last", "own: times")
+    rows = [[9, 1 + apart, 1], [1, 1, 1], [5, 1, 1], [8, np.nan, 0], [7, np.nan, 0], [7, np.nan, 0]]
+    moment: Any = SimpleNamespace(past=SimpleNamespace(main=SimpleNamespace(name="own"), is_link=False))
+    rules = rule_scores(moment, names, np.array(rows, np.float32))
+    seed, item = np.zeros(6, np.int64), np.array([3, 4, 5, 6, 8, 7])
+    ranks = {name: reciprocal_ranks(seed, *order, item) for name, order in rules.items()}
+    orders = {name: item[np.argsort(-rank)].tolist() for name, rank in ranks.items()}
+    assert orders["own past by recency"] == [5, 4, 3, 6, 7, 8]
+    assert orders["own past by count"] == [3, 5, 4, 6, 7, 8]
+    assert orders["most popular lately"] == [3, 6, 7, 8, 5, 4]
+
+
+@pytest.mark.parametrize("k", [1, 3, 50])
+@pytest.mark.parametrize("rng_seed", range(4))
+def test_precisions_of_pairs_are_those_of_their_lists(
+    rng_seed: int, k: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With equal scores, sources without pairs, without items, and items that are no candidates."""
+    monkeypatch.setattr(rows, "_MOST_COMPARED", 40)
+    rng, num_seeds = np.random.default_rng(rng_seed), 30
+    key = np.flatnonzero(rng.random(num_seeds * 20) < 0.4)
+    seed, item, score = key // 20, key % 20, rng.integers(0, 6, len(key)).astype(np.float64)
+    wanted = [np.flatnonzero(rng.random(20) < 0.15 * (place % 4)) for place in range(num_seeds)]
+    target = Links(np.concatenate([[0], np.cumsum([len(own) for own in wanted])]), np.concatenate(wanted))
+    label = np.array([i in wanted[s] for s, i in zip(seed, item, strict=True)])
+    pairs = rows.PairRows(seed, item, np.zeros((len(key), 0), np.float32), label, label, label)
+    seeds = Seeds(np.arange(num_seeds), np.zeros(num_seeds, np.int64), target)
+    lists = Lists.of(seed, item, score, item, num_seeds, k)
+    expected = average_precisions(target, lists, k)
+    assert pairs.precisions(score, seeds, k) == pytest.approx(expected, abs=1e-12)
+
+
 def test_lists_of_several_models_are_fused_by_place() -> None:
     one = Lists(np.array([[1, 2, NO_ITEM]]), np.zeros((1, 3)))
     other = Lists(np.array([[2, 3, 1]]), np.zeros((1, 3)))
-    assert fused([one, other], 2).items.tolist() == [[2, 1]]
-    assert fused([one, one], 3).items.tolist() == [[1, 2, NO_ITEM]]
+    key = np.arange(4)
+    assert fused([one, other], 2, key).items.tolist() == [[2, 1]]
+    assert fused([one, one], 3, key).items.tolist() == [[1, 2, NO_ITEM]]
+    level = [Lists(np.array([row]), np.zeros((1, 2))) for row in ([1, 2], [2, 1])]
+    assert fused(level, 2, key).items.tolist() == [[1, 2]]
+    assert fused(level, 2, -key).items.tolist() == [[2, 1]]
 
 
 def test_validation_without_any_item_selects_no_model() -> None:

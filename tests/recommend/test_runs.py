@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import random
+import re
 import shutil
 import sqlite3
 from contextlib import closing
@@ -37,7 +38,7 @@ from tests.recommend.small import (
     next_books,
     write_library,
 )
-from tests.strategies import without_future
+from tests.strategies import shuffled, without_future
 from tests.trained import QUICK, Heard, invoke, network_of, run
 
 SMALL = {**QUICK, "epochs": 2, "tower": 0}
@@ -145,6 +146,15 @@ def test_several_models_make_one_list(blend: TrainedModel, tmp_path: Path) -> No
     assert found.rows[0].name == "mean of 2 models"
     live = both.on(next_books().full_database, listener=Listener())
     assert len(live.predict(everyone=True)) == 5 * NUM_READERS
+    heard = Heard()
+    assert len(live.predict(["R03"], top=10**15, listener=heard)) == NUM_BOOKS
+    assert [f.code for f in heard.findings] == ["L32"]
+    raw = {name: table.data for name, table in next_books().full_database.tables.items()}
+    other = Database.build(*shuffled((raw, next_books().full_database.schema), random.Random(0)))
+    lists = (model.on(db, listener=Heard()).predict([f"R{n:02}" for n in range(NUM_READERS)]).table
+             for model, db in ((both, next_books().full_database), (both, other)))  # fmt: skip
+    one, two = (table.drop_columns(["item name"]) for table in lists)
+    assert one.equals(two)
 
 
 def test_a_report_tells_of_rules_pools_and_items(trees: Path, source: Path) -> None:
@@ -198,6 +208,14 @@ def test_lists_that_end_early_are_counted(trees: Path) -> None:
     assert len(live.predict(["R03"], top=100)) == NUM_BOOKS
     assert [(f.code, f.count) for f in heard.findings if f.code == "L32"] == [("L32", 1)]
     assert not [f for f in _heard(live, 5) if f.code == "L32"]
+
+
+def test_lists_of_any_length_may_be_asked_for(trees: Path) -> None:
+    """They take memory for the items that there are."""
+    live = load(trees).on(next_books().full_database, listener=Listener())
+    assert len(live.predict(["R03", "R05"], top=10**15)) == 2 * NUM_BOOKS
+    with pytest.raises(UsageError, match=r"C02.*length of lists is True"):
+        live.predict(["R03"], top=True)
 
 
 def _heard(live: LiveModel, top: int) -> list[Finding]:
@@ -285,6 +303,16 @@ def test_lists_that_were_said_are_judged_by_what_came(trees: Path, tmp_path: Pat
     assert (at.rows, at.value) == (len(came), pytest.approx(np.mean(scores)))
     assert at.came == pytest.approx(np.mean([len(wanted) for wanted in came.values()]))
     assert str(judged) == str(load(tmp_path / "run").evaluate_said(database, listener=Heard()))
+
+
+def test_lists_are_counted_and_not_their_places(trees: Path, source: Path, tmp_path: Path) -> None:
+    shutil.copytree(trees, tmp_path / "run")
+    asked = ("predict", tmp_path / "run", source, "--at", "2023-09-01", "--record")
+    told = [run(*asked).stderr for _ in range(2)]
+    kept = re.search(r"Kept (\d+) predictions", told[0])
+    assert kept
+    assert "were there before" not in told[0]
+    assert f"; {kept[1]} were there before" in told[1]
 
 
 def test_items_that_have_gone_since_keep_their_place(trees: Path, tmp_path: Path) -> None:

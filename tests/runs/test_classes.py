@@ -9,26 +9,30 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as csv
 import pyarrow.parquet as pq
 import pytest
 import torch
 import yaml
 
+import quartet
 from quartet import load
 from quartet.config import Recipe
 from quartet.database import Database
-from quartet.evaluation import best_thresholds
+from quartet.errors import TaskError
+from quartet.evaluation import best_thresholds, fit_rules
 from quartet.evaluation.boosting import SETTINGS, grow_labels
+from quartet.features import FeatureTable
 from quartet.models.tree_target import ClassStart, ListStart
 from quartet.models.tree_text import joined_labels
 from quartet.models.trees import Trees, _target_from
 from quartet.runs import fit
-from quartet.tasks import Task
+from quartet.tasks import SPLITS, Task
 from quartet.training import TrainingData
 from quartet.training.outputs import MulticlassOutput, MultilabelOutput
 from tests.tasks.small import DAY, START
-from tests.trained import QUICK, TINY, Heard, asked_again, invoke, network_of
+from tests.trained import QUICK, TINY, TREES, Heard, asked_again, invoke, network_of
 
 KINDS = ("cable", "lamp", "plug", "tool")
 
@@ -102,6 +106,63 @@ def test_many_classes_from_the_command_line(orders: Path, tmp_path: Path) -> Non
         assert [each["predicted"] for each in found[2 * place : 2 * place + 2]] == ranked
         assert row["predicted"] == ranked[0]
         assert found[2 * place]["score"] == pytest.approx(scores[ranked[0]])
+
+
+def test_classes_that_training_lacks_count_as_wrong_once_they_are_known(orders: Path, tmp_path: Path) -> None:
+    """In what was said of cells, in how sure a model is, and in an evaluation alike; explanations leave them out."""
+    task = Task.load(quartet.open(orders), orders / "kind.yaml").under("rolling")
+    model = fit(task, recipe=TREES.changed(protocol="rolling"), runs=tmp_path, listener=Heard())
+    database, asked = task.full_database, [*range(1000, 1199)]  # the label of the last is not known yet
+    live = model.on(database, listener=Heard())
+    said = live.predict(asked)
+    model.keep(said)
+    came = database["orders"].data["kind"].to_pylist()[1000:1199]
+    judged = model.evaluate_said(database, listener=Heard())
+    right = np.mean(
+        [one == other for one, other in zip(said.table["predicted"].to_pylist(), came, strict=True)]
+    )
+    assert "brand new" in came
+    assert judged.num_judged == 199
+    assert judged.rows[0][1]["accuracy"].value == pytest.approx(right)
+    sets = [text[1:-1].split(",") for text in said.table["set"].to_pylist()]
+    assert judged.held == pytest.approx(np.mean([one in own for one, own in zip(came, sets, strict=True)]))
+    [sure] = live.known_sures(database.span[1], Heard())  # type: ignore[index]
+    times = database["orders"].known_at
+    is_new = np.array(database["orders"].data["kind"].to_pylist()) == "brand new"
+    since = task.splits.test
+    assert np.isinf(sure.misfit[sure.num_kept :]).sum() == (is_new & (times >= since)).sum()
+    told = live.explain(asked[-60:], rows=False)
+    outcomes = {case.outcome for one in told for case in one.lookalikes}
+    assert outcomes
+    assert outcomes <= set(KINDS)
+
+
+def test_lists_with_classes_that_training_lacks_are_judged(orders: Path, tmp_path: Path) -> None:
+    model = fit(
+        Task.load(quartet.open(orders), orders / "kinds.yaml"), recipe=TREES, runs=tmp_path, listener=Heard()
+    )
+    said = model.on(quartet.open(orders), listener=Heard()).predict(at="2023-10-01", everyone=True)
+    model.keep(said)
+    judged = model.evaluate_said(quartet.open(orders), listener=Heard())
+    assert judged.num_judged == 30
+    assert judged.rows[0][1]["macro_ap"].value > 0.3  # type: ignore[operator]
+
+
+def test_validation_of_new_classes_alone_selects_no_model(orders: Path, tmp_path: Path) -> None:
+    task = Task.load(quartet.open(orders), orders / "kind.yaml")
+    rows = pa.concat_tables([task.label_rows(split) for split in SPLITS])
+    is_late = pc.greater_equal(rows["at"].cast(pa.timestamp("ns")).cast(pa.int64()), task.splits.val)
+    rows = rows.set_column(2, "kind", pc.if_else(is_late, "newer", rows["kind"]))
+    other = Task.from_labels(
+        task.full_database, rows, name="newer", task_type="multiclass_classification", entity_table="orders",
+        entity_col="order", time_col="at", target_col="kind", known_after="1 day",
+        val_timestamp="2023-07-20", test_timestamp="2023-09-10",
+    )  # fmt: skip
+    for model in ("lightgbm", "auto"):
+        with pytest.raises(TaskError, match=r"L06.*none of \d+ rows has a class that training has"):
+            fit(other, model, runs=tmp_path, listener=Heard())
+    with pytest.raises(TaskError, match="L06"):
+        fit_rules(other, FeatureTable.fit(other.database, other.splits.val))
 
 
 def test_lists_of_classes_from_the_command_line(orders: Path, tmp_path: Path) -> None:

@@ -133,6 +133,32 @@ def test_what_is_said_of_every_kind_of_task_goes_into_every_database(
     assert [row for row in told if row[0] == "C03"] == [("C03", *alone["C03"])]
 
 
+@pytest.mark.parametrize("engine", ["sqlite", "duckdb", "postgresql"])
+def test_columns_that_differ_in_case_alone_go_into_every_database(
+    engine: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    """Most databases heed no case in names: a number tells columns apart, which no other column has."""
+    names = ["score_Ab", "score_aB", "score_ab_2", "score_AB"]
+    numbered = ["score_Ab", "score_aB_3", "score_ab_2", "score_AB_4"]
+    told = {"Time": ["u"], "time": pa.array([0], pa.timestamp("ns", "UTC"))}
+    table = pa.table(told | {name: [float(place)] for place, name in enumerate(names)})
+    url, connect = (
+        f"{engine}:///{tmp_path}/scores.{engine}",
+        sqlite3.connect if engine == "sqlite" else duckdb.connect,
+    )
+    if engine == "postgresql":
+        import psycopg
+
+        url, connect = request.getfixturevalue("new_database")(), psycopg.connect
+        numbered = names
+    for _ in range(2):  # the second time the row is replaced
+        Predictions(table, model="m", horizon="7 days").write(f"{url}#scores")
+    asked = ", ".join(f'"{name}"' for name in numbered)
+    with closing(connect(url if engine == "postgresql" else tmp_path / f"scores.{engine}")) as connection:
+        [row] = connection.execute(f"SELECT {asked} FROM scores").fetchall()
+    assert row == (0.0, 1.0, 2.0, 3.0)
+
+
 def test_lists_go_into_a_database_and_of_a_named_source_its_own_places_are_replaced(tmp_path: Path) -> None:
     time = pa.array([0] * 4, pa.timestamp("ns", "UTC"))
     told = {"user": ["a", "a", "b", "b"], "time": time, "rank": [1, 2, 1, 2], "item": [7, 8, 8, 9]}
@@ -183,6 +209,13 @@ def test_what_is_told_of_the_first_class_stands_beside_no_other() -> None:
     best = Predictions(pa.table(told | scores), classes=("a", "b", "c")).best_classes(2).table
     assert best.column_names == ["id", "time", "rank", "predicted", "score"]
     assert best["predicted"].to_pylist() == ["b", "c"]
+
+
+@pytest.mark.parametrize("most", [0, True, 2.0])
+def test_a_number_of_classes_is_a_whole_one(most: Any) -> None:
+    table = pa.table({"user": ["u"], "predicted": ["a"], "score_a": [0.7], "score_b": [0.3]})
+    with pytest.raises(UsageError, match=r"C02.*number of classes"):
+        Predictions(table, classes=("a", "b")).best_classes(most)
 
 
 def test_the_classes_of_a_set_can_be_told_apart() -> None:

@@ -117,6 +117,20 @@ def test_predictions_and_evaluation_say_the_same(models: Models) -> None:
     assert sure.windows[0].width == pytest.approx(np.mean(high - low))
 
 
+def test_what_is_known_since_is_the_same_for_both_to_the_bit(models: Models) -> None:
+    """Labels of windows that have closed: those that were kept, and those that SQL makes again."""
+    model, task = models["regression"], task_of("regression")
+    seeds, offset = task.seeds("test"), task.full_database.offsets["customers"]
+    times = np.unique(seeds.time)
+    sure = model.evaluate(task, rules=False, listener=Heard()).sure
+    assert sure is not None
+    live = model.on(task.full_database, listener=Heard())
+    for time, window in zip(times.tolist(), sure.windows, strict=True):
+        names = [f"C{node - offset:02d}" for node in seeds.node[seeds.time == time]]
+        table = live.predict(names, [time] * len(names)).table
+        assert window.width == np.mean(table["high"].to_numpy() - table["low"].to_numpy())
+
+
 def test_labels_of_a_window_count_only_once_it_has_closed(models: Models) -> None:
     """Other labels in the second test window: not a bit changes before, and the third hears of it."""
     task, runs = task_of("regression"), models["regression"].folder.parent
@@ -151,6 +165,30 @@ def test_later_rows_change_no_bit_of_what_is_said(other: Any, kind: str, models:
         assert expected.num_rows
         changed = Database.build(*other(raw, parse_instant(day, "day"), "<=", random.Random(0)))
         assert models[kind].on(changed, listener=Heard()).predict(at=day).top().table.equals(expected)
+
+
+@pytest.mark.parametrize("other", [without_future, scrambled_future])
+def test_by_the_strict_rule_what_becomes_known_at_a_time_changes_no_bit_of_it(
+    other: Any, tmp_path: Path
+) -> None:
+    """Asked as of the end of a window, whose labels rest on rows up to then: they are not known before.
+
+    Nor are they among the cases of which some are read.
+    """
+    task, shop = task_of("regression"), small_shop()
+    recipe = ROLLING.changed(time_rule="<")
+    model = load(fit(task, recipe=recipe, runs=tmp_path, listener=Heard()).folder)
+    raw = {name: table.data for name, table in shop.tables.items()}, shop.schema
+    for time in np.unique(task.spec.known_at(task.seeds("test").time))[:2].tolist():
+        expected, after = (
+            model.on(shop, listener=Heard()).predict(at=t).top().table for t in (time, time + 1)
+        )
+        changed = Database.build(*other(raw, time, "<", random.Random(0)))
+        assert model.on(changed, listener=Heard()).predict(at=time).top().table.equals(expected)
+        width = [pc.mean(pc.subtract(x["high"], x["low"])).as_py() for x in (expected, after)]
+        assert width[0] != width[1]  # a nanosecond later more labels are known
+        [sure] = model.on(shop, listener=Heard()).known_sures(time, Heard())
+        assert (sure.known_at < time).all()
 
 
 def test_the_least_sure_are_left_out(models: Models) -> None:
@@ -216,6 +254,12 @@ def test_what_is_no_share_is_refused(name: str, share: float, models: Models) ->
         models["regression"].on(small_shop(), listener=Heard()).predict(at=AT, **{name: share})  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="C02"):
         models["regression"].evaluate(task_of("regression"), **{name: share})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("name", "share"), [("coverage", "0.9"), ("coverage", True), ("abstain", None)])
+def test_what_is_no_number_is_no_share(name: str, share: Any, models: Models) -> None:
+    with pytest.raises(UsageError, match=f"C02.*{name} is .*give a share"):
+        models["regression"].on(small_shop(), listener=Heard()).predict(at=AT, **{name: share})
 
 
 def test_temperature_is_kept_with_a_model_of_classes(models: Models) -> None:

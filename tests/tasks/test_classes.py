@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +19,7 @@ from quartet.errors import TaskError
 from quartet.evaluation import fit_rules
 from quartet.evaluation.rules import linked_labels
 from quartet.features import FeatureTable
-from quartet.tasks import Task, task_yaml
+from quartet.tasks import Task, TaskRecord, task_yaml
 from quartet.tasks.late_columns import class_share
 from quartet.tasks.spec import spec_from_dict
 from tests.evaluation.small import label_task
@@ -137,6 +139,9 @@ def test_cells_are_lists_of_classes(kind: str) -> None:
         (["a", "b", "a"], "cells of a multilabel task are lists of classes, got string"),
         ([1, 2, 3], "cells of a multilabel task are lists of classes, got int64"),
         ([["a", None], [], ["b"]], "1 values in label lists are empty"),
+        ([[0.5, math.nan], [], [1.5]], "1 values in label lists are empty"),
+        ([[["a"]], [], [["b"]]], "label lists hold list.*, no classes"),
+        ([[{"a": 1}], [], [{"a": 2}]], "label lists hold struct.*, no classes"),
     ],
 )
 def test_other_cells_are_refused(cells: list[Any], said: str) -> None:
@@ -149,6 +154,16 @@ def test_lists_of_numbers() -> None:
     task = label_task(labels, LISTS)
     assert task.classes == [1, 3]
     assert np.asarray(task.seeds("val").target).tolist() == [[0, 1, 1]]
+
+
+def test_dates_in_lists_are_told_as_text() -> None:
+    """A record of the task is JSON."""
+    first, then = dt.date(2024, 1, 2), dt.date(2024, 1, 9)
+    task = label_task([("ann", 0, [then, first]), ("bob", 0, [then]), ("ann", 60, [first])], LISTS)
+    assert task.classes == ["2024-01-02", "2024-01-09"]
+    assert np.asarray(task.seeds("val").target).tolist() == [[1, 0]]
+    record = TaskRecord.of(task)
+    assert TaskRecord.from_dict(json.loads(json.dumps(record.to_dict()))).classes == record.classes
 
 
 def test_no_label_that_differs_is_an_error() -> None:

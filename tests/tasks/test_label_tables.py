@@ -111,6 +111,7 @@ def test_nan_is_no_class() -> None:
     ("labels", "message"),
     [
         ([1.0, math.inf, -math.inf], 'error[L07] task "small", train: 2 of 3 labels are infinite. '),
+        ([1.0, 1e300, -math.inf], 'error[L07] task "small", train: 2 of 3 labels are beyond 1e+37. '),
         (
             [[1], [2], [3]],
             'error[L12] the label table of task "small": column "y" is list<item: int64>. ',

@@ -7,7 +7,7 @@ comes after the last it has seen.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
@@ -147,8 +147,13 @@ class Summed:
         return self.table.beside(is_number, len(names))[rows], np.array(offset)
 
 
-def table_cells(database: Database, features: FeatureTable) -> dict[str, TableCells]:
-    return {name: TableCells(table, features) for name, table in database.tables.items()}
+def table_cells(
+    database: Database, features: FeatureTable, before: Mapping[str, TableCells] | None = None
+) -> dict[str, TableCells]:
+    """Returns the cells of each table; of one that is as it was `before`, those of then."""
+    cells = {name: TableCells(table, features) for name, table in database.tables.items()}
+    old = {n: c for n, c in (before or {}).items() if c.features.tables[n] is features.tables.get(n)}
+    return cells | old
 
 
 def _num_flags(column: Any) -> int:

@@ -114,8 +114,8 @@ class Service:
             "question": scores.headline,
             "model": bound.live.name,
             "version": bound.version,
-            "predictions": _rows(scores.to_arrow()),
-            "findings": _told(heard.findings),
+            "predictions": scores.rows(),
+            "findings": heard.findings[:_SHOWN_FINDINGS],
         }
         if explain:
             keys = list(dict.fromkeys(scores.table[0].to_pylist()))
@@ -211,7 +211,12 @@ class Service:
             self.bound = bound
         known = set(before.database.findings)
         new = [finding for finding in live.database.findings if finding not in known]
-        return {"table": table, "rows": len(rows), "version": bound.version, "findings": _told(new)}
+        return {
+            "table": table,
+            "rows": len(rows),
+            "version": bound.version,
+            "findings": new[:_SHOWN_FINDINGS],
+        }
 
     def reread(self) -> bool:
         """Reads the source again, and answers by it if it has changed; one that cannot be read changes nothing."""
@@ -246,21 +251,6 @@ class _Heard(Listener):
 
     def finding(self, finding: Finding) -> None:
         self.findings.append(finding)
-
-
-def _told(findings: Sequence[Finding]) -> list[dict[str, Any]]:
-    names = ("level", "code", "message", "count")
-    return [{name: getattr(each, name) for name in names} for each in findings[:_SHOWN_FINDINGS]]
-
-
-def _rows(table: pa.Table) -> list[dict[str, Any]]:
-    """Returns rows of plain values; of times the microseconds, as Python has no finer ones."""
-    for place, field in enumerate(table.schema):
-        if pa.types.is_timestamp(field.type):
-            column = table[place].cast(pa.timestamp("us", field.type.tz), safe=False)
-            table = table.set_column(place, field.name, column)
-    rows: list[dict[str, Any]] = table.to_pylist()
-    return rows
 
 
 def _without_known(database: Database, name: str, rows: Sequence[Mapping[str, Any]]) -> pa.Table:

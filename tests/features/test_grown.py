@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +16,7 @@ from quartet.features.timeline import Timeline
 from quartet.tasks import Seeds
 from quartet.times import DAY
 from tests.features.drawn import RULES, with_features
+from tests.shop import day, raw_shop
 from tests.strategies import Raw, examples, interesting_times, random_db
 
 EVENTS = st.lists(st.tuples(st.integers(0, 3), st.integers(-2, 5)), max_size=12)
@@ -98,3 +100,17 @@ def test_a_table_made_from_values_changes_by_rows_of_others() -> None:
         RelationalColumns.of(grown, "visits", features, before=b).matrix(seeds) for b in (columns, None)
     )
     assert found.tobytes() == anew.tobytes()
+
+
+def test_several_threads_may_ask_at_once() -> None:
+    """At ever new moments, of which few are kept: what one forgets, another may just be looking for."""
+    database = Database.build(*raw_shop())
+    columns = RelationalColumns.of(database, "customers", FeatureTable.fit(database, day(30)))
+    node = np.arange(3) + database.offsets["customers"]
+
+    def ask(number: int) -> bytes:
+        return columns.matrix(Seeds(node, np.full(3, day(20 + number % 7)), None)).tobytes()
+
+    alone = [ask(number) for number in range(7)]
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(ask, range(140))) == alone * 20

@@ -91,7 +91,7 @@ class RelationalColumns:
 
         `before` are those of a database from which this one has grown, by the same statistics, rule and horizon: what
         new rows do not change is taken from there, and the rest is gone on with.
-        """  # fmt: skip
+        """
         unit = horizon or _unit(database, features.statistics.cutoff)
         old = before.blocks if before else ()
         cells = table_cells(
@@ -259,8 +259,9 @@ def _alike(
             continue
         group = np.full(len(value), -1)
         group[members] = number
+        anew = (np.empty(0, np.int64),)  # no other array is the same
         told = number, members, known
-        alike = Events(f"{table} of the same {name}", table, told, partial(_as_told, told))
+        alike = Events(f"{table} of the same {name}", table, anew, partial(_as_told, told))
         way = Way("", ((Group(group), above_known[members][first]),))
         for events in (alike, *(alike.below(database, r) for r in database.relations if r.parent == table)):
             path = path_of(events)

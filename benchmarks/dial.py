@@ -2,17 +2,20 @@
 
     python -m benchmarks.dial [--data FOLDER] [--tasks DATASET/TASK ...] [--budget 60s] [--limit 120s] [--cpu]
                               [--arms default dial] [--threads 1] [--seeds 1] [--runs runs/dial] [--table]
+                              [--lines FILE]
 
 A run that is done is not repeated, so the command can be stopped and started again; `--table` prints what is there.
 The last column is the difference of the two on test, in deviations over resampled entities or times: from -1 on the
 dial is as good. Trials and trainings are limited by the clock; with `--cpu` by that of this process, to which other
-work on the machine makes no difference.
+work on the machine makes no difference. Neither arm gets anything that the other, or an earlier process, has made.
+`--lines` adds each line to a file of JSON lines, too.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import time
 from pathlib import Path
 from typing import Any
@@ -42,9 +45,11 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--runs", type=Path, default=Path("runs/dial"))
     parser.add_argument("--table", action="store_true")
+    parser.add_argument("--lines", type=Path)
     asked = parser.parse_args()
     if asked.cpu:
         time.perf_counter = time.process_time
+    os.environ["QUARTET_CACHE"] = "off"
     heads = ("default, val", "dial, val", "default, test", "dial, test", "chosen", "deviations")
     print_line("task", "metric", *heads, is_head=True)
     for name in asked.tasks:
@@ -60,22 +65,31 @@ def print_seed(name: str, source: str, seed: int, asked: argparse.Namespace) -> 
     limits: dict[str, dict[str, Any]] = {
         "default": {"time_limit": asked.limit}, "dial": {"budget": asked.budget},
     }  # fmt: skip
-    task = None
     for arm in () if asked.table else asked.arms:
         if not is_done(done[arm]):
-            task = task or task_of(name, source)
             fit(
-                task, "auto", runs=home / arm, listener=SILENT, threads=asked.threads, rng_seed=seed,
+                task_of(name, source), "auto", runs=home / arm, listener=SILENT, threads=asked.threads, rng_seed=seed,
                 protocol="rolling", **limits[arm],
             )  # fmt: skip
     if not all(is_done(folder) for folder in done.values()):
         return
-    task = task or task_of(name, source)
+    task = task_of(name, source)
     models = {arm: load(folder) for arm, folder in done.items()}
     told = json.loads((models["dial"].folder / "dial.json").read_text(encoding="utf-8"))
     figures = [f"{model.validation:.4f}" for model in models.values()]
     figures += [on_test(model, task) for model in models.values()]
-    print_line(name, main_metric(task.spec.type), *figures, told["chosen"], f"{apart(task, models):+.1f}")
+    cells = (name, main_metric(task.spec.type), *figures, told["chosen"], f"{apart(task, models):+.1f}")
+    print_line(*cells)
+    if asked.lines:
+        line = {
+            "task": name,
+            "rng_seed": seed,
+            "cells": cells[1:],
+            "why": told["why"],
+            "tried": told["seconds"],
+        }
+        with asked.lines.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
 
 
 def is_done(folder: Path) -> bool:

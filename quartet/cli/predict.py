@@ -153,7 +153,7 @@ def predict(
     if json:
         from json import dumps
 
-        shown = (scores.top(top) if entities is None or top else scores).to_arrow().to_pylist()
+        shown = (scores.top(top) if entities is None or top else scores).rows()
         print(dumps({"task": trained.record.name, "predictions": shown}, default=str))
     elif write is None:
         console().print(scores.grid(top or 10))

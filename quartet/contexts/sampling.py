@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import NamedTuple
+from weakref import proxy
 
 import numpy as np
 
@@ -77,9 +78,10 @@ def _samplers(graph: TemporalGraph, config: SamplingConfig) -> dict[Owner, list[
     own = made.get(config.digest())
     if own is None:
         own = {"seed": [], "time": []}
+        weak = proxy(graph)  # what a graph keeps does not keep it: it goes as soon as nobody asks it any more
         for row in SAMPLERS.values():
             if row.branch is None or config.has(row.branch):
-                own[row.owner].append(row.make(graph, config))
+                own[row.owner].append(row.make(weak, config))
         if len(made) == _MOST_KEPT:
             made.clear()
         made[config.digest()] = own

@@ -192,8 +192,9 @@ def linked(
             mask = np.zeros(len(rows), bool)
             mask[waiting] = True
             found, _ = relate_some(before[name].take(mask), {**before, parent: parts[parent]}, "drop")
-            rows = rows.copy()
-            rows[waiting] = np.where(found.rows >= 0, found.rows + before[parent].num_rows, -1)
+            if (found.rows >= 0).any():  # else they stay the same, and what was made of them
+                rows = rows.copy()
+                rows[waiting] = np.where(found.rows >= 0, found.rows + before[parent].num_rows, -1)
     if name in parts:
         found, noticed = relate_some(parts[name], after, on_dangling)
         rows, findings = np.concatenate([rows, found.rows]), noticed

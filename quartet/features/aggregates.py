@@ -22,11 +22,12 @@ same number of cells is looked at. No column tells the date: a tree cannot know 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, fields
+from functools import cached_property, partial
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 
@@ -79,20 +80,35 @@ class RelationalColumns:
 
     @staticmethod
     def of(
-        database: Database, table: str, features: FeatureTable, rule: TimeRule = "<=", horizon: int = 0
+        database: Database,
+        table: str,
+        features: FeatureTable,
+        rule: TimeRule = "<=",
+        horizon: int = 0,
+        before: RelationalColumns | None = None,
     ) -> RelationalColumns:
-        """Returns the columns of a table's rows; `horizon`, in nanoseconds, is the unit of their windows."""
+        """Returns the columns of a table's rows; `horizon`, in nanoseconds, is the unit of their windows.
+
+        `before` are those of a database from which this one has grown, by the same statistics, rule and horizon: what
+        new rows do not change is taken from there, and the rest is gone on with.
+        """
         unit = horizon or _unit(database, features.statistics.cutoff)
-        cells = table_cells(database, features)
-        around = list(_around(database, cells, table, rule, unit))
-        world = list(_world(database, cells, unit))
+        old = before.blocks if before else ()
+        cells = table_cells(
+            database, features, {o.cells.table.name: o.cells for o in old if hasattr(o, "cells")}
+        )
+        paths = {block.path.label: block.path for block in old if hasattr(block, "path")}
+        path_of = partial(Path.of, unit=unit, before=paths)
+        around = list(_around(database, cells, table, rule, path_of))
+        world = list(_world(database, cells, path_of))
         most = _most_cells([block for block in around if isinstance(block, PathBlock)])
         blocks: list[Block] = [Calendar(database[table].known_at)]
         blocks += [block.looking_at(most) if isinstance(block, PathBlock) else block for block in around]
+        blocks += world
+        if len(old) == len(blocks):  # with what they keep of the latest moments
+            blocks = [b if _is_same(a, b) else a for a, b in zip(blocks, old, strict=True)]
         give_back()
-        return RelationalColumns(
-            database.offsets[table], rule, tuple(blocks + world), database[table].num_rows, unit
-        )
+        return RelationalColumns(database.offsets[table], rule, tuple(blocks), database[table].num_rows, unit)
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -167,6 +183,16 @@ def is_place(name: str) -> bool:
     return PLACE in name or GAP in name
 
 
+def _is_same(block: Any, other: Any) -> bool:
+    """Returns whether two blocks show the same: whether they are made of the very same arrays."""
+    mine, others = vars(block), vars(other)
+    return type(block) is type(other) and all(
+        mine[part.name] is others[part.name]
+        or (isinstance(mine[part.name], (str, int)) and mine[part.name] == others[part.name])
+        for part in fields(block)
+    )
+
+
 def _unit(database: Database, cutoff: int) -> int:
     """Returns the unit of a task without a horizon: a part of the time from the first row to the cut-off."""
     first = [
@@ -180,7 +206,7 @@ def _around(
     cells: Mapping[str, TableCells],
     table: str,
     rule: TimeRule,
-    unit: int,
+    path_of: Callable[..., Path],
     way: Way = HERE,
 ) -> Iterator[Block]:
     """Yields what can be seen from a table at the end of a way: its rows, paths from their children, their parents.
@@ -193,7 +219,7 @@ def _around(
         return
     counts_parent = bool(ups) or rule == "<="
     for events in events_below(database, table, way.label, not ups, counts_parent):
-        path = Path.of(events, unit, is_near=events.is_near)
+        path = path_of(events, is_near=events.is_near)
         yield PathBlock(way, path, cells[events.table])
         yield from _classes(way, path, cells[events.table])
         if events.is_near and not ups:
@@ -203,13 +229,15 @@ def _around(
                 if LABEL in cells[events.table].features.statistics.tables[KNOWN_LABELS].of("multicategory"):
                     yield ListBlock(path, cells[events.table], LABEL)
     if not ups and database[table].is_timed:
-        yield from _alike(database, cells, table, unit)
+        yield from _alike(database, cells, table, path_of)
     for relation in (relation for relation in database.relations if relation.table == table):
         above = way.above(relation, database[relation.parent].known_at)
-        yield from _around(database, cells, relation.parent, rule, unit, above)
+        yield from _around(database, cells, relation.parent, rule, path_of, above)
 
 
-def _alike(database: Database, cells: Mapping[str, TableCells], table: str, unit: int) -> Iterator[Block]:
+def _alike(
+    database: Database, cells: Mapping[str, TableCells], table: str, path_of: Callable[..., Path]
+) -> Iterator[Block]:
     """Yields what earlier rows of the entity table held that have the same value, or name the same two rows.
 
     Entities that come once, such as a flight or an order, have a history through them alone.
@@ -237,12 +265,18 @@ def _alike(database: Database, cells: Mapping[str, TableCells], table: str, unit
             continue
         group = np.full(len(value), -1)
         group[members] = number
-        alike = Events(f"{table} of the same {name}", table, number, members, known)
+        anew = (np.empty(0, np.int64),)  # no other array is the same
+        told = number, members, known
+        alike = Events(f"{table} of the same {name}", table, anew, partial(_as_told, told))
         way = Way("", ((Group(group), above_known[members][first]),))
         for events in (alike, *(alike.below(database, r) for r in database.relations if r.parent == table)):
-            path = Path.of(events, unit)
+            path = path_of(events)
             yield PathBlock(way, path, cells[events.table])
             yield from _classes(way, path, cells[events.table])
+
+
+def _as_told(rows: tuple[Ints, Ints, Ints]) -> tuple[Ints, Ints, Ints]:
+    return rows
 
 
 def _classes(way: Way, path: Path, cells: TableCells) -> Iterator[Block]:
@@ -252,15 +286,19 @@ def _classes(way: Way, path: Path, cells: TableCells) -> Iterator[Block]:
         yield ClassBlock(way, path, cells, LABEL)
 
 
-def _world(database: Database, cells: Mapping[str, TableCells], unit: int) -> Iterator[Block]:
+def _world(
+    database: Database, cells: Mapping[str, TableCells], path_of: Callable[..., Path]
+) -> Iterator[Block]:
     """Yields the world columns of each table whose rows come in time."""
     for name, table in database.tables.items():
-        dated = np.flatnonzero(table.known_at != STATIC)
+
+        def find(known_at: Ints = table.known_at) -> tuple[Ints, Ints, Ints]:
+            dated = np.flatnonzero(known_at != STATIC)
+            return np.zeros(len(dated), np.int64), dated, known_at[dated]
+
         if table.is_timed:
-            events = Events(
-                f"{WORLD}{name}", name, np.zeros(len(dated), np.int64), dated, table.known_at[dated]
-            )
-            yield WorldBlock(Path.of(events, unit, is_near=True), cells[name])
+            events = Events(f"{WORLD}{name}", name, (table.known_at,), find)
+            yield WorldBlock(path_of(events, is_near=True), cells[name])
 
 
 def _most_cells(blocks: list[PathBlock]) -> int:

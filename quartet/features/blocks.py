@@ -258,8 +258,9 @@ class PlaceBlock:
 
         A single moment is asked about again and again, by a service: its answer is kept.
         """
-        if is_kept and (int(moments[0]), rule) in self._latest:
-            return self._latest[int(moments[0]), rule]
+        known = self._latest.get((int(moments[0]), rule)) if is_kept else None
+        if known is not None:
+            return known
         everyone = np.arange(len(self.known_at))
         asked, when = np.tile(everyone, len(moments)), np.repeat(moments, len(everyone))
         found = np.empty((len(asked), len(self.path.names(self.summed))), np.float32)
@@ -272,8 +273,7 @@ class PlaceBlock:
             compared = [np.sort(own[is_there[part] & ~np.isnan(own)]) for own in values.T]
             told.append((place, values, compared))
         if is_kept:
-            _forget(self._latest)
-            self._latest[int(moments[0]), rule] = told
+            _keep(self._latest, (int(moments[0]), rule), told)
         return told
 
     @cached_property
@@ -281,10 +281,11 @@ class PlaceBlock:
         return {}
 
 
-def _forget(kept: dict[tuple[int, str], Any]) -> None:
-    """Makes room for one more moment: the one that has been kept longest goes."""
-    if len(kept) >= _MOMENTS_KEPT:
-        kept.pop(next(iter(kept)), None)
+def _keep(kept: dict[tuple[int, str], Any], moment: tuple[int, str], told: Any) -> None:
+    """Keeps what is so at a moment; those that have been kept longest go. Several threads may do so at once."""
+    for oldest in list(kept)[: max(0, len(kept) + 1 - _MOMENTS_KEPT)]:
+        kept.pop(oldest, None)
+    kept[moment] = told
 
 
 def _standing(others: NDArray[np.float32], values: NDArray[np.float32]) -> Matrix:
@@ -334,10 +335,10 @@ class WorldBlock:
             out[:] = self._at(moments, rule, threads)[place]
             return
         for moment in moments.tolist():  # asked about again and again, by a service
-            if (moment, rule) not in self._latest:
-                _forget(self._latest)
-                self._latest[moment, rule] = self._at(moments, rule, threads)
-            out[:] = self._latest[moment, rule]
+            known = self._latest.get((moment, rule))
+            out[:] = self._at(moments, rule, threads) if known is None else known
+            if known is None:
+                _keep(self._latest, (moment, rule), out[:1].copy())
 
     @cached_property
     def _latest(self) -> dict[tuple[int, str], Matrix]:

@@ -43,10 +43,10 @@ class SeedColumns:
             # One column may name rows of two tables, or one row by two of its columns.
             label = f"{relation.table}.{relation.foreign_key.distinct_label} -> {relation.parent}"
             if relation.parent == table:
-                events = Events.children(database, relation)
-                timelines[label] = Timeline.of(events.about, events.known_at)
-                nodes.append(events.about)
-                times.append(events.known_at)
+                about, _, known_at = Events.children(database, relation).rows
+                timelines[label] = Timeline.of(about, known_at)
+                nodes.append(about)
+                times.append(known_at)
             if relation.table == table:  # never, where a row names none
                 parents[label] = np.append(database[relation.parent].known_at, NEVER)[relation.rows]
         timelines[_ANY] = Timeline.of(np.concatenate(nodes), np.concatenate(times))

@@ -5,7 +5,7 @@ Nothing counts before everything on the way to it is visible: a path is known wh
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -30,17 +30,23 @@ _BEGIN, _ONE, _TWO, _FOUR, _TWELVE, _FIFTY, _LAST, _LATEST, _FEW, _MANY = range(
 
 @dataclass(frozen=True, eq=False)
 class Events:
-    """The rows to which a path leads: `about[i]` is where it begins, `shown[i]` where it ends."""
+    """The rows to which a path leads: `about[i]` is where it begins, `shown[i]` where it ends.
+
+    They are found when they are first asked for, by `find`, from the arrays `found_in` and from nothing else.
+    """
 
     label: str
     table: str  # where it ends
-    about: Ints
-    shown: Ints
-    known_at: Ints
+    found_in: tuple[Ints, ...]
+    find: Callable[[], tuple[Ints, Ints, Ints]]  # `about`, `shown`, `known_at`
     is_count: bool = True  # whether each row is shown once, so that counting them says something
     is_near: bool = False  # one link away
     first: Relation | None = None  # by which the rows next to the beginning name it
     second: Relation | None = None  # by which those that are shown name these, or the reverse
+
+    @cached_property
+    def rows(self) -> tuple[Ints, Ints, Ints]:
+        return self.find()
 
     @staticmethod
     def children(
@@ -50,42 +56,47 @@ class Events:
 
         The time of the row that is named counts too, unless that row is a seed, which is known at its own time.
         """
-        child = _linked(relation)
-        parent, known_at = relation.rows[child], database[relation.table].known_at[child]
-        if counts_parent:
-            known_at = np.maximum(known_at, database[relation.parent].known_at[parent])
+        own, above = database[relation.table].known_at, database[relation.parent].known_at
+
+        def find() -> tuple[Ints, Ints, Ints]:
+            child = _linked(relation)
+            parent = relation.rows[child]
+            return parent, child, np.maximum(own[child], above[parent]) if counts_parent else own[child]
+
         label = f"{label}{relation.table} by {relation.foreign_key.distinct_label}"
-        return Events(label, relation.table, parent, child, known_at, is_near=True, first=relation)
+        found_in = (relation.rows, own, above) if counts_parent else (relation.rows, own)
+        return Events(label, relation.table, found_in, find, is_near=True, first=relation)
 
     def below(self, database: Database, relation: Relation) -> Events:
         """Returns, instead of the rows that are shown, those which name them."""
-        place = np.full(database[self.table].num_rows, -1)
-        place[self.shown] = np.arange(len(self.shown))
-        child = _linked(relation)
-        child = child[place[relation.rows[child]] >= 0]
-        of = place[relation.rows[child]]
-        known_at = np.maximum(self.known_at[of], database[relation.table].known_at[child])
+        own, num_shown = database[relation.table].known_at, database[self.table].num_rows
+
+        def find() -> tuple[Ints, Ints, Ints]:
+            about, shown, known_at = self.rows
+            place = np.full(num_shown, -1)
+            place[shown] = np.arange(len(shown))
+            child = _linked(relation)
+            child = child[place[relation.rows[child]] >= 0]
+            of = place[relation.rows[child]]
+            return about[of], child, np.maximum(known_at[of], own[child])
+
         label = f"{self.label}, {relation.table} by {relation.foreign_key.distinct_label}"
-        return Events(
-            label, relation.table, self.about[of], child, known_at, first=self.first, second=relation
-        )
+        found_in = (*self.found_in, relation.rows, own)
+        return Events(label, relation.table, found_in, find, first=self.first, second=relation)
 
     def above(self, database: Database, relation: Relation) -> Events:
         """Returns, instead of the rows that are shown, those which they name."""
-        parent = relation.rows[self.shown]
-        has = parent >= 0
-        known_at = np.maximum(self.known_at[has], database[relation.parent].known_at[parent[has]])
+        own = database[relation.parent].known_at
+
+        def find() -> tuple[Ints, Ints, Ints]:
+            about, shown, known_at = self.rows
+            parent = relation.rows[shown]
+            has = parent >= 0
+            return about[has], parent[has], np.maximum(known_at[has], own[parent[has]])
+
         label = f"{self.label}, {relation.foreign_key.distinct_label} -> {relation.parent}"
-        return Events(
-            label,
-            relation.parent,
-            self.about[has],
-            parent[has],
-            known_at,
-            is_count=False,
-            first=self.first,
-            second=relation,
-        )
+        found_in, is_count = (*self.found_in, relation.rows, own), False
+        return Events(label, relation.parent, found_in, find, is_count, first=self.first, second=relation)
 
 
 def _linked(relation: Relation) -> Ints:
@@ -121,23 +132,26 @@ class Path:
     is_count: bool
     is_near: bool  # one link away: looked at more closely
     unit: int  # nanoseconds
-    first: Relation | None = None  # see `Events`
+    found_in: tuple[Ints, ...]  # see `Events`
+    first: Relation | None = None
     second: Relation | None = None
 
     @staticmethod
-    def of(events: Events, unit: int, is_near: bool = False) -> Path:
-        timeline = Timeline.of(events.about, events.known_at)
+    def of(
+        events: Events, unit: int, before: Mapping[str, Path] | None = None, is_near: bool = False
+    ) -> Path:
+        """Returns the path of some events. `before` are those of a database from which this one has grown, by label:
+        the one of the same events is taken as it is, and one of fewer is gone on with."""
+        old = (before or {}).get(events.label)
+        if old is not None and [*map(id, old.found_in)] == [*map(id, events.found_in)]:
+            return old
+        about, shown, known_at = events.rows
+        timeline = Timeline.of(about, known_at, None if old is None else old.timeline)
+        shown = set_aside(shown[timeline.order])
         return Path(
-            events.label,
-            events.table,
-            timeline,
-            set_aside(events.shown[timeline.order]),
-            events.is_count,
-            is_near,
-            unit,
-            events.first,
-            events.second,
-        )
+            events.label, events.table, timeline, shown, events.is_count, is_near, unit, events.found_in,
+            events.first, events.second,
+        )  # fmt: skip
 
     def between(self, begin: int, end: int) -> tuple[str, Ints] | None:
         """Returns the rows between where the path begins and events of a range, with their table."""

@@ -7,8 +7,8 @@ comes after the last it has seen.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import blake2b
 from typing import Any
@@ -45,7 +45,7 @@ class TableCells:
     """The cells of one table, by name, as columns of numbers; NaN where absent."""
 
     table: Table
-    features: FeatureTable
+    features: FeatureTable  # of this table alone: others may grow
 
     @cached_property
     def numbers(self) -> dict[str, tuple[Cells, float]]:
@@ -147,8 +147,14 @@ class Summed:
         return self.table.beside(is_number, len(names))[rows], np.array(offset)
 
 
-def table_cells(database: Database, features: FeatureTable) -> dict[str, TableCells]:
-    return {name: TableCells(table, features) for name, table in database.tables.items()}
+def table_cells(
+    database: Database, features: FeatureTable, before: Mapping[str, TableCells] | None = None
+) -> dict[str, TableCells]:
+    """Returns the cells of each table; of one that is as it was `before`, those of then."""
+    own = {name: replace(features, tables={name: features.tables[name]}) for name in database.tables}
+    cells = {name: TableCells(table, own[name]) for name, table in database.tables.items()}
+    old = {n: c for n, c in (before or {}).items() if c.features.tables[n] is features.tables.get(n)}
+    return cells | old
 
 
 def _num_flags(column: Any) -> int:

@@ -29,13 +29,52 @@ class Timeline:
     _key: Ints  # (E,) ascending: node * number of distinct times + rank of the event's time
 
     @staticmethod
-    def of(node: Ints, time: Ints) -> Timeline:
+    def of(node: Ints, time: Ints, before: Timeline | None = None) -> Timeline:
+        """Returns the timeline of events; one of those that come first (`before`) is not sorted again."""
+        if before is not None and before._begins(node, time):
+            return before._with(node[len(before.order) :], time[len(before.order) :])
         distinct, key = np.unique(time, return_inverse=True)
         distinct = set_aside(distinct)
         key += node * len(distinct)
         order = set_aside(np.argsort(key, kind="stable"))
         key = set_aside(key[order])
         return Timeline(order, set_aside(time[order]), distinct, key)
+
+    def _begins(self, node: Ints, time: Ints) -> bool:
+        """Returns whether its events are the first of these."""
+        if len(self.order) > len(node) or not np.array_equal(time[self.order], self.time):
+            return False
+        return np.array_equal(node[self.order], self._node)
+
+    @property
+    def _node(self) -> Ints:
+        return self._key // max(1, len(self.distinct_times))
+
+    def _with(self, node: Ints, time: Ints) -> Timeline:
+        """Returns the timeline with more events; of equal ones they come last, as in sorting all of them."""
+        if not len(node):
+            return self
+        times = np.unique(time)
+        low, high = (np.searchsorted(self.distinct_times, times, side) for side in ("left", "right"))
+        distinct, key, is_new = self.distinct_times, self._key, low == high
+        if is_new.any():
+            distinct = np.insert(distinct, low[is_new], times[is_new])
+            rank = key - self._node * len(self.distinct_times)
+            moved = np.arange(len(self.distinct_times)) + np.searchsorted(times[is_new], self.distinct_times)
+            key = self._node * len(distinct) + moved[rank]
+        own = node * len(distinct) + np.searchsorted(distinct, time)
+        order = np.argsort(own, kind="stable")
+        at = np.searchsorted(key, own[order], "right")
+        order, time, key, distinct = (
+            set_aside(each)
+            for each in (
+                np.insert(self.order, at, len(self.order) + order),
+                np.insert(self.time, at, time[order]),
+                np.insert(key, at, own[order]),
+                distinct,
+            )
+        )
+        return Timeline(order, time, distinct, key)
 
     def until(self, node: Ints, time: Ints, rule: TimeRule = "<=") -> tuple[Ints, Ints]:
         """Returns for each pair (node, time) the range [begin, end) of the node's events that are known then."""

@@ -87,7 +87,7 @@ class LiveModel:
         # What was known by when of how far off they were, by how many windows have closed since test began.
         self._sures: dict[int, tuple[int, list[Sure]]] = {}
         self.quality, self.name = quality, name or " + ".join(member.key for member in self.members)
-        for member in self.members:
+        for member in self.members if before is None else ():
             member.model.to(device)
         self.views: list[View] = []  # of each member
         self._before = before.views if before else []  # of the model from which it has grown
@@ -405,6 +405,7 @@ class LiveModel:
         features: dict[Hashable, FeatureTable] = {}
         views: list[View] = []
         findings: list[Finding] = []
+        known = self.views or self._before
         for number, member in enumerate(self.members):
             record, order, recipe = member.task, tuple(member.statistics.tables), member.recipe
             cut_offs = (record.val_timestamp, record.test_timestamp) if recipe.past_labels else None
@@ -416,7 +417,7 @@ class LiveModel:
                     findings += databases[shown].findings[len(given.findings) :]
             key = (shown, member.features_key)
             if key not in features:
-                old = (self.views or self._before)[number:][:1]
+                old = known[number:][:1]
                 if old:  # what has grown is encoded and sorted only where it is new
                     before = old[0].database, old[0].features
                     features[key] = FeatureTable.encode(databases[shown], member.statistics, before)
@@ -426,7 +427,8 @@ class LiveModel:
                 if not recipe.past_labels:
                     record.check_structure(databases[shown])
                 findings += features[key].findings
-            views.append(View(databases[shown], features[key], record.spec, recipe))
+            view, old = View(databases[shown], features[key], record.spec, recipe), known[number:][:1]
+            views.append(view.grown_from(old[0]) if old else view)
         self.listener.noticed([*findings, *store_findings()])
         self._upto, self.views, self._before = upto, views, []
 

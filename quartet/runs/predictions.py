@@ -137,6 +137,16 @@ class Predictions:
     def to_arrow(self) -> pa.Table:
         return self.table
 
+    def rows(self) -> list[dict[str, Any]]:
+        """Returns rows of plain values; of times the microseconds, as Python has no finer ones."""
+        table = self.table
+        for place, field in enumerate(table.schema):
+            if pa.types.is_timestamp(field.type):
+                column = table[place].cast(pa.timestamp("us", field.type.tz), safe=False)
+                table = table.set_column(place, field.name, column)
+        rows: list[dict[str, Any]] = table.to_pylist()
+        return rows
+
     def to_pandas(self) -> pd.DataFrame:
         return self.table.to_pandas()
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -38,66 +38,55 @@ class Journal:
         except OSError as error:
             what = f"rows cannot be kept in {path}: {error.strerror}"
             raise UsageError("C09", what, "name a file that can be written with --journal") from None
-        self.num_dropped = 0  # lines that were cut short
-        for _ in self.entries():  # a last line that was cut short is dropped, other damage is an error
-            pass
+        self.entries()  # a last line that was cut short is dropped, other damage is an error
         if not os.fstat(self._file).st_size:
-            self._write(_HEAD)
+            self._write(_line(_HEAD))
             sync(path.parent)
 
     def add(self, table: str, rows: Rows) -> None:
         """Returns when the rows are on the disk; where that fails they are not in the journal either."""
-        self._write({"table": table, "rows": rows})
+        self._write(_line({"table": table, "rows": rows}))
 
     def close(self) -> None:
         os.close(self._file)
         self._lock.release()
 
-    def _write(self, told: Mapping[str, Any]) -> None:
-        text = json.dumps(told, ensure_ascii=False, separators=(",", ":")).encode()
-        line, before = b"%08x %s\n" % (crc32(text), text), os.fstat(self._file).st_size
+    def _write(self, line: bytes) -> None:
+        before, done = os.fstat(self._file).st_size, 0
         try:
-            done = 0
             while done < len(line):
                 done += os.write(self._file, line[done:])
             os.fsync(self._file)
         except OSError as error:
             os.ftruncate(self._file, before)
-            raise ResourceError(
-                "C09", f"rows cannot be kept: {error.strerror}", "make room on the disk"
-            ) from None
+            what = f"rows cannot be kept: {error.strerror}"
+            raise ResourceError("C09", what, "make room on the disk") from None
 
-    def entries(self) -> Iterator[tuple[str, Rows]]:
-        """Yields table and rows of each request that was accepted, those of earlier processes first."""
-        whole, place = self.path.read_bytes(), 0
-        lines = whole.split(b"\n")
-        for number, line in enumerate(lines):
-            if number == len(lines) - 1 and not line:
-                return
-            told = _checked(line)
-            if told is None or number == len(lines) - 1:
-                if number < len(lines) - 2:
-                    what = f"{self.path} is damaged in line {number + 1}"
-                    raise IntegrityError("C06", what, "restore it, or begin with a new file: --journal FILE")
-                os.ftruncate(self._file, place)
-                os.fsync(self._file)
-                self.num_dropped += 1
-                return
-            if number == 0 and told != _HEAD:
-                raise IntegrityError(
-                    "C10", f"{self.path} is no journal of this version", "name another: --journal FILE"
-                )
-            if number:
-                yield told["table"], told["rows"]
-            place += len(line) + 1
+    def entries(self) -> list[tuple[str, Rows]]:
+        """Returns table and rows of each request that was accepted, those of earlier processes first."""
+        whole, head = self.path.read_bytes(), _line(_HEAD)
+        if not (whole.startswith(head) or head.startswith(whole)):
+            what = f"{self.path} is no journal of this version"
+            raise IntegrityError("C10", what, "name another: --journal FILE")
+        lines = whole.split(b"\n")[:-1]  # without what a crash has cut short
+        told = [_checked(line) for line in lines]
+        if told and told[-1] is None:
+            told.pop()
+        if None in told:
+            what = f"{self.path} is damaged in line {told.index(None) + 1}"
+            raise IntegrityError("C06", what, "restore it, or begin with a new file: --journal FILE")
+        if (end := sum(len(line) + 1 for line in lines[: len(told)])) < len(whole):
+            os.ftruncate(self._file, end)
+            os.fsync(self._file)
+        return [(each["table"], each["rows"]) for each in told[1:]]
+
+
+def _line(told: Mapping[str, Any]) -> bytes:
+    text = json.dumps(told, ensure_ascii=False, separators=(",", ":")).encode()
+    return b"%08x %s\n" % (crc32(text), text)
 
 
 def _checked(line: bytes) -> Any:
     """Returns what a line tells, or None if it is not as it was written."""
     digest, _, text = line.partition(b" ")
-    if digest != b"%08x" % crc32(text):
-        return None
-    try:
-        return json.loads(text)
-    except ValueError:
-        return None
+    return json.loads(text) if digest == b"%08x" % crc32(text) else None

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import socket
+import time
 from threading import Event, Thread
 from typing import Any
 
 import uvicorn
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from quartet.errors import UsageError
 from quartet.serve.guard import LOOPBACK, write_log
 from quartet.serve.service import Service
 from quartet.serve.web import create_app
 
-_SHORTEST_TOKEN = 16
 _KEEP_ALIVE = 15
 _MOST_HEAD = 16 * 1024
 
@@ -26,12 +26,8 @@ def check_token(host: str, token: str) -> None:
     if host not in LOOPBACK and not token:
         what = f"others can reach {host}, and no token keeps them out"
         raise UsageError("H01", what, "set QUARTET_TOKEN to a secret, or serve on 127.0.0.1")
-    if token and (
-        len(token) < _SHORTEST_TOKEN or not token.isascii() or not token.isprintable() or " " in token
-    ):
-        what = (
-            f"QUARTET_TOKEN is shorter than {_SHORTEST_TOKEN} letters, or holds others than printable ASCII"
-        )
+    if token and not re.fullmatch("[!-~]{16,}", token):
+        what = "QUARTET_TOKEN is shorter than 16 letters, or holds others than printable ASCII"
         raise UsageError("H01", what, "make one: openssl rand -hex 32")
 
 
@@ -43,32 +39,18 @@ class Server(uvicorn.Server):
         self, service: Service, host: str, port: int, token: str = "", watch: tuple[str, float] | None = None
     ) -> None:
         check_token(host, token)
-        limits = service.limits
-        self.service, self._watch = service, watch
+        self.service, self._watch, self._is_over = service, watch, Event()
+        self._waits: dict[tuple[Any, bool], float] = {}
         guard, self._desk = create_app(service, token)
-        self._is_over = Event()
         logger = logging.getLogger("uvicorn.error")
         logger.handlers, logger.propagate = [_JsonHandler()], False
         logger.setLevel(logging.WARNING)
-        super().__init__(
-            uvicorn.Config(
-                guard,
-                host,
-                port,
-                http=_protocol(limits.reading_seconds, limits.seconds),
-                ws="none",
-                loop="asyncio",
-                log_config=None,
-                access_log=False,
-                lifespan="off",
-                server_header=False,
-                proxy_headers=False,
-                limit_concurrency=limits.connections,
-                timeout_keep_alive=_KEEP_ALIVE,
-                timeout_graceful_shutdown=int(limits.seconds) + 5,
-                h11_max_incomplete_event_size=_MOST_HEAD,
-            )
-        )
+        super().__init__(uvicorn.Config(
+            guard, host, port, http="h11", ws="none", loop="asyncio", log_config=None, access_log=False, lifespan="off",
+            server_header=False, proxy_headers=False, limit_concurrency=service.limits.connections,
+            timeout_keep_alive=_KEEP_ALIVE, timeout_graceful_shutdown=int(service.limits.seconds) + 5,
+            h11_max_incomplete_event_size=_MOST_HEAD,
+        ))  # fmt: skip
 
     @property
     def port(self) -> int:
@@ -92,6 +74,20 @@ class Server(uvicorn.Server):
         if self._watch is not None:
             self.service.watch(*self._watch, self._is_over.wait)
 
+    async def on_tick(self, counter: int) -> bool:
+        """Ten times a second, ends connections whose request does not arrive in time, however slowly it trickles, and
+        those whose answers nobody reads. (The guard waits for bodies.)"""
+        now, before, limits = time.monotonic(), self._waits, self.service.limits
+        self._waits = {}
+        for line in list[Any](self.server_state.connections):
+            is_unread, cycle = line.transport.get_write_buffer_size() > 0, line.cycle
+            has_begun = cycle is None or (cycle.response_complete and line.conn.trailing_data[0])
+            if is_unread or has_begun:  # to send the head of a request
+                since = self._waits[line, is_unread] = before.get((line, is_unread), now)
+                if now - since > (limits.seconds if is_unread else limits.reading_seconds):
+                    line.transport.abort()
+        return await super().on_tick(counter)
+
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         write_log(event="ending")
         self._is_over.set()
@@ -103,67 +99,9 @@ class Server(uvicorn.Server):
         write_log(event="ended")
 
 
-def _protocol(seconds: float, for_answer: float) -> type[H11Protocol]:
-    """Returns the protocol that ends a connection whose request does not arrive in time, however slowly it trickles,
-    and one whose answers nobody reads."""
-
-    class Timed(H11Protocol):
-        _deadline: asyncio.TimerHandle | None = None
-        _unread: asyncio.TimerHandle | None = None
-
-        def connection_made(self, transport: Any) -> None:
-            super().connection_made(transport)
-            self._deadline = self.loop.call_later(seconds, self._give_up)
-
-        def data_received(self, data: bytes) -> None:
-            super().data_received(data)
-            if self.cycle is not None and not self.cycle.response_complete:
-                self._stop()  # the head is there, and the guard waits for the body
-            elif self._deadline is None and not self.transport.is_closing():
-                self._deadline = self.loop.call_later(seconds, self._give_up)
-
-        def pause_writing(self) -> None:
-            self._unread = self.loop.call_later(for_answer, self.transport.abort)
-            super().pause_writing()
-
-        def resume_writing(self) -> None:
-            self._read()
-            super().resume_writing()
-
-        def timeout_keep_alive_handler(self) -> None:
-            super().timeout_keep_alive_handler()
-            if (
-                self.transport.get_write_buffer_size() and self._unread is None
-            ):  # a close waits until all is read
-                self._unread = self.loop.call_later(for_answer, self.transport.abort)
-
-        def connection_lost(self, exc: Exception | None) -> None:
-            self._stop()
-            self._read()
-            super().connection_lost(exc)
-
-        def _stop(self) -> None:
-            if self._deadline is not None:
-                self._deadline.cancel()
-                self._deadline = None
-
-        def _read(self) -> None:
-            if self._unread is not None:
-                self._unread.cancel()
-                self._unread = None
-
-        def _give_up(self) -> None:
-            self._deadline = None
-            if self.cycle is None or self.cycle.response_complete:
-                self.transport.abort()
-
-    return Timed
-
-
 class _JsonHandler(logging.Handler):
     """Writes what uvicorn says as a line of JSON, without tracebacks."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        write_log(
-            event=str(record.msg).splitlines()[0][:200] if record.msg else "", level=record.levelname.lower()
-        )
+        lines = str(record.msg).splitlines() or [""]
+        write_log(event=lines[0][:200], level=record.levelname.lower())

@@ -6,7 +6,6 @@ place in one step once they are on the disk: nobody ever sees half of them.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from glob import escape
@@ -69,11 +68,13 @@ class Service:
         rows: dict[str, list[Mapping[str, Any]]] = {}
         for table, some in self.journal.entries() if self.journal else ():
             rows.setdefault(table, []).extend(some)
-        pieces = {name: _without_known(live.database, name, some) for name, some in rows.items()}
-        pieces = {name: piece for name, piece in pieces.items() if piece.num_rows}
-        return Binding(
-            live.grown(pieces) if pieces else live, version, sum(p.num_rows for p in pieces.values())
-        )
+        pieces = {
+            name: piece
+            for name, some in rows.items()
+            if (piece := _without_known(live.database, name, some)).num_rows
+        }
+        num_added = sum(piece.num_rows for piece in pieces.values())
+        return Binding(live.grown(pieces) if pieces else live, version, num_added)
 
     def warm(self) -> None:
         """Answers a question before anybody asks: what is compiled or built by the first is there afterwards."""
@@ -106,27 +107,24 @@ class Service:
         scores = bound.live.predict(entities, at, heard, top=top if is_list else None)
         if not is_list and entities is None:
             scores = scores.top(top or 10)
-        elif top is not None and scores.classes:
-            scores = scores.best_classes(top)
         elif top is not None and not is_list:
-            scores = scores.top(top)
+            scores = scores.best_classes(top) if scores.classes else scores.top(top)
         told: dict[str, Any] = {
             "task": record.name,
             "question": scores.headline,
             "model": bound.live.name,
             "version": bound.version,
-            "predictions": [_plain(row) for row in scores.to_arrow().to_pylist()],
-            "findings": heard.told(),
+            "predictions": scores.rows(),
+            "findings": heard.findings[:_SHOWN_FINDINGS],
         }
         if explain:
             keys = list(dict.fromkeys(scores.table[0].to_pylist()))
             if len(keys) > self.limits.explained:
-                what = (
-                    f"reasons are asked for {len(keys):,} entities, at most {self.limits.explained:,} at once"
-                )
+                most = self.limits.explained
+                what = f"reasons are asked for {len(keys):,} entities, at most {most:,} at once"
                 raise UsageError("H07", what, "ask about fewer, or give a lower top")
             reasons = bound.live.explain(keys, at, rows=len(keys) == 1, listener=Listener())
-            told["explanations"] = [_plain(each.to_dict()) for each in reasons]
+            told["explanations"] = [each.to_dict() for each in reasons]
         return told
 
     def picture(self, entity: str | int, at: str | None = None) -> str:
@@ -169,35 +167,30 @@ class Service:
             }
             for name, table in database.tables.items()
         }
-        told: dict[str, Any] = _plain(
-            {
-                "name": bound.live.name,
-                "task": record.name,
-                "type": record.type,
-                "question": question(spec, times) if len(times) else spec.name,
-                "entity_table": record.entity_table,
-                "horizon": show_length(record.horizon) if record.horizon else None,
-                "classes": list(record.classes) if record.classes else None,
-                "quality": bound.live.quality,
-                "test": self._test_figures(),
-                "last_time": show_instant(database.span[1]) if database.span else None,
-                "fingerprint": {"model": self.model.members[0][0].key, "training_data": record.fingerprint},
-                "version": bound.version,
-                "rows_added": bound.num_added,
-                "tables": tables,
-            }
-        )
-        return told
+        return {
+            "name": bound.live.name,
+            "task": record.name,
+            "type": record.type,
+            "question": question(spec, times) if len(times) else spec.name,
+            "entity_table": record.entity_table,
+            "horizon": show_length(record.horizon) if record.horizon else None,
+            "classes": list(record.classes) if record.classes else None,
+            "quality": bound.live.quality,
+            "test": self._test_figures(),
+            "last_time": show_instant(database.span[1]) if database.span else None,
+            "fingerprint": {"model": self.model.members[0][0].key, "training_data": record.fingerprint},
+            "version": bound.version,
+            "rows_added": bound.num_added,
+            "tables": tables,
+        }
 
     def _test_figures(self) -> dict[str, Any] | None:
         """Returns the metrics on test that an evaluation has kept: value, and the ends of its interval."""
         run = self.model.members[0][1]
         for kept in kept_evaluations(run) if run is not None and len(self.model.members) == 1 else ():
             if kept.split == "test":
-                measures = kept.rows[0].measures
-                return {
-                    name: {"value": m.value, "low": m.low, "high": m.high} for name, m in measures.items()
-                }
+                told = kept.rows[0].measures.items()
+                return {name: {"value": m.value, "low": m.low, "high": m.high} for name, m in told}
         return None
 
     # --- rows ----------------------------------------------------------------------------------------
@@ -216,9 +209,14 @@ class Service:
                 raise wrong
             self.journal.add(table, rows)
             self.bound = bound
-        known, heard = set(before.database.findings), _Heard()
-        heard.noticed(finding for finding in live.database.findings if finding not in known)
-        return {"table": table, "rows": len(rows), "version": bound.version, "findings": heard.told()}
+        known = set(before.database.findings)
+        new = [finding for finding in live.database.findings if finding not in known]
+        return {
+            "table": table,
+            "rows": len(rows),
+            "version": bound.version,
+            "findings": new[:_SHOWN_FINDINGS],
+        }
 
     def reread(self) -> bool:
         """Reads the source again, and answers by it if it has changed; one that cannot be read changes nothing."""
@@ -249,16 +247,10 @@ class _Heard(Listener):
     """Keeps what was noticed while a question was answered."""
 
     def __init__(self) -> None:
-        self._findings: list[Finding] = []
+        self.findings: list[Finding] = []
 
     def finding(self, finding: Finding) -> None:
-        self._findings.append(finding)
-
-    def told(self) -> list[dict[str, Any]]:
-        return [
-            {"level": each.level.value, "code": each.code, "message": each.message, "count": each.count}
-            for each in self._findings[:_SHOWN_FINDINGS]
-        ]
+        self.findings.append(finding)
 
 
 def _without_known(database: Database, name: str, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
@@ -281,16 +273,3 @@ def _signature(source: str) -> tuple[Any, ...] | None:
     except OSError:
         return None
     return tuple((name, stat.st_mtime_ns, stat.st_size) for name, stat in stats)
-
-
-def _plain(value: Any) -> Any:
-    """Returns values that JSON can hold: times as texts, numbers that are none as null."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {str(name): _plain(each) for name, each in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(each) for each in value]
-    if value is None or isinstance(value, (str, int, bool)):
-        return value
-    return value.isoformat() if hasattr(value, "isoformat") else str(value)

@@ -60,6 +60,8 @@ class View:
     features: FeatureTable
     spec: TaskSpec
     recipe: Recipe
+    # Columns of a database from which this one has grown.
+    old_columns: RelationalColumns | None = field(default=None, init=False)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Is what another process was sent: with its tokenizer, where it has one, came the graph."""
@@ -82,7 +84,15 @@ class View:
     @cached_property
     def columns(self) -> RelationalColumns:
         rule = self.recipe.sampling.time_rule
-        return RelationalColumns.of(self.database, self.entity_table, self.features, rule, self.spec.horizon)
+        old, self.old_columns = self.old_columns, None
+        return RelationalColumns.of(
+            self.database, self.entity_table, self.features, rule, self.spec.horizon, old
+        )
+
+    def grown_from(self, other: View) -> View:
+        """Returns the view, whose columns are to be made from those of a view of a smaller database."""
+        self.old_columns = other.__dict__.get("columns", other.old_columns)
+        return self
 
     def contexts(self, seeds: Seeds, columns: tuple[str, ...] = ()) -> Iterator[Context]:
         """Yields the contexts of seeds, some at a time: memory does not grow with their number.

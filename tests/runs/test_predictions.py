@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
+from datetime import datetime
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,14 @@ __all__ = ["new_database"]
 pytestmark = pytest.mark.usefixtures("one_thread")  # sums in the same order: bits are compared here
 
 AT = "2023-09-01"
+
+
+def test_rows_have_the_times_of_python_whoever_else_is_installed() -> None:
+    """Without pandas, Arrow has no plain value for nanoseconds."""
+    time = pa.array([1_700_000_000_123_456_789, None], pa.timestamp("ns"))
+    told = Predictions(pa.table({"time": time, "score": [0.5, 1.0]}), "", "").rows()
+    assert [type(row["time"]) for row in told] == [datetime, type(None)]
+    assert told[0] == {"time": datetime(2023, 11, 14, 22, 13, 20, 123456), "score": 0.5}
 
 
 @pytest.fixture(scope="module")

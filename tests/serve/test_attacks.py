@@ -112,6 +112,15 @@ ATTACKS: dict[str, tuple[bytes, set[int]]] = {
     "half a character": (request(b'{"entities": ["\\ud800"]}'), {400}),
     "bytes that are no text": (request(b'{"entities": ["\xff\xfe"]}'), {400}),
     "UTF-16": (request('{"entities": ["C03"]}'.encode("utf-16")), {400}),
+    "a whole number as a decimal": (rows("orders", {"order": 9e4, "customer": "C03", "bought": AT}), {422}),
+    "minus infinity in a cell": (request(b'{"table": "orders", "rows": [{"amount": -Infinity}]}', b"/rows"), {400}),
+    "a cell twice": (request(b'{"table": "orders", "rows": [{"order": 1, "order": 2}]}', b"/rows"), {400}),
+    "a key twice in one request": (
+        rows("orders", *[{"order": 90_001, "customer": "C03", "bought": AT}] * 2), {422}),
+    "an empty row": (rows("orders", {}), {422}),
+    "no value for reasons": (asked(entities=["C03"], explain=None), {422}),
+    "a time in other digits": (asked(entities=["C03"], at="٢٠٢٣-٠٩-٠١"), {422}),
+    "the twenty-fourth hour": (asked(entities=["C03"], at="2023-09-01T24:00:00"), {422}),
     "a NUL in a key": (asked(entities=["C03\x00"]), {422}),
     "a form instead of JSON": (
         GOOD.join([b"POST /predict HTTP/1.1\r\n" + HOST + b"Connection: close\r\nContent-Type: text/plain\r\n"
@@ -160,6 +169,25 @@ ATTACKS: dict[str, tuple[bytes, set[int]]] = {
     "a length that is no number": (request(GOOD, length=False, more=b"Content-Length: +7\r\n"), {400}),
     "a space before the colon": (request(GOOD, more=b"X-A : b\r\n"), {400}),
     "a header on two lines": (request(GOOD, more=b"X-A: b\r\n c\r\n"), {200, 400}),
+    "two lengths in one": (request(GOOD, length=False, more=b"Content-Length: 38, 39\r\n"), {400}),
+    "chunks on two lines": (request(b"0\r\n\r\n", length=False, more=b"Transfer-Encoding:\r\n chunked\r\n"), {400}),
+    "two encodings of transfer": (
+        request(b"0\r\n\r\n", length=False, more=CHUNKED + b"Transfer-Encoding: identity\r\n"), {400, 501}),
+    "nearly chunked": (request(b"0\r\n\r\n", length=False, more=b"Transfer-Encoding: xchunked\r\n"), {400, 501}),
+    "a request behind the body": (request(b"{}" + request(b"", b"/metrics", b"GET"), length=False,
+                                          more=b"Content-Length: 2\r\n"), {200}),
+    "a host behind the body": (
+        request(b"2\r\n{}\r\n0\r\nHost: example.org\r\nX: y\r\n\r\n", length=False, more=CHUNKED), {200}),
+    "a body that is waited for": (
+        request(b"", length=False, more=b"Expect: 100-continue\r\nContent-Length: 5000000\r\n"), {413}),
+    "another method in a header": (request(b"", b"/rows", b"GET", more=b"X-HTTP-Method-Override: POST\r\n"), {405}),
+    "a bare carriage return": (b"GET /healthz HTTP/1.1\rHost: 127.0.0.1\r\r\n\r\n", {400}),
+    "HTTP of 1991": (b"GET /healthz\r\n\r\n", {400}),
+    "a thousand names in an address": (
+        request(b"", b"/entities?" + b"&".join(b"a%d=1" % n for n in range(1000)), b"GET"), {200}),
+    "a number of many digits in an address": (request(b"", b"/entities?most=" + b"9" * 5000, b"GET"), {422}),
+    "who asks before asking": (
+        request(b"", b"/rows", b"OPTIONS", more=b"Origin: https://example.org\r\n"), {403}),
     "a bare line feed": (b"GET /healthz HTTP/1.1\n" + HOST + b"Connection: close\r\n\r\n", {200, 400}),
     "no HTTP": (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\x00" * 200 + b"\r\n\r\n", {400}),
     "another version": (b"GET / HTTP/9.9\r\n" + HOST + b"\r\n", {400, 505}),

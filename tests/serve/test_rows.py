@@ -353,6 +353,16 @@ def test_a_journal_is_read_as_it_was_written(tmp_path: Path) -> None:
         Journal(path)
 
 
+@pytest.mark.parametrize("text", ["hello\n", "no line break", "two\nlines\n", "00000000 {}\n", "\n", "1"])
+def test_a_file_that_is_no_journal_stays_as_it_is(tmp_path: Path, text: str) -> None:
+    """Nothing of it is taken for a line that was cut short."""
+    path = tmp_path / "notes.txt"
+    path.write_text(text)
+    with pytest.raises(IntegrityError, match="C10"):
+        Journal(path)
+    assert path.read_text() == text
+
+
 def test_a_source_that_has_grown_is_read_again(model: TrainedModel, tmp_path: Path) -> None:
     """With rows of its own, one of which had come through the service before."""
     source = write_shop(tmp_path / "shop")

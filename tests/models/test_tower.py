@@ -78,6 +78,20 @@ def test_it_reads_both_columns_and_what_the_network_has_read(tower: Tower) -> No
     assert not torch.equal(tower(hidden, columns), tower(hidden, other))
 
 
+def test_a_number_that_never_varied_in_training_moves_nothing(tower: Tower) -> None:
+    """`c` is 7 wherever it is there: what another value means, nothing has told."""
+    columns = torch.tensor([[50.0, 0.0, value, 0.0] for value in (7.0, 8.0, -1e9)])
+    hidden = torch.randn(1, 16).expand(3, -1)
+    usual, *others = tower(hidden, columns)
+    for other in others:
+        torch.testing.assert_close(other, usual)
+    varied = training_rows()
+    varied[0, 2] = 8
+    tower.begin([0.5, -0.5], varied)
+    usual, *others = tower(hidden, columns)
+    assert all((other - usual).abs().max() > 1e-3 for other in others)
+
+
 def test_codes_that_training_did_not_have_are_read(tower: Tower) -> None:
     columns = torch.tensor([[1.0, 99.0, 7.0, 5.0], [1.0, float("nan"), 7.0, 5.0]])
     assert tower(torch.zeros(2, 16), columns).isfinite().all()

@@ -132,18 +132,19 @@ class Tower(nn.Module):
         return torch.cat([self.number.repeat(3), self.code.repeat_interleave(_CODE_WIDTH)])
 
     def views(self, columns: Tensor) -> Tensor:
-        """Returns the (b, inputs) views of (b, columns)."""
+        """Returns the (b, inputs) views of (b, columns); a number that was always the same in training tells nothing."""
         number = columns.index_select(1, self.number)
+        varies = self.knots[:, 0] < self.knots[:, -1]
         absent = number.isnan()
         filled = torch.where(absent, self.middle, number)
         rank = _normal(_places(self.knots, filled))
-        size = torch.asinh((filled - self.middle) / self.spread).clamp(-_FURTHEST, _FURTHEST)
+        size = torch.asinh((filled - self.middle) / self.spread).clamp(-_FURTHEST, _FURTHEST) * varies
         codes = columns.index_select(1, self.code).nan_to_num().long()
         embedded = [
             embedding(codes[:, place].clamp(0, len(embedding.weight) - 1))  # type: ignore[arg-type]
             for place, embedding in enumerate(self.embeddings)
         ]
-        return torch.cat([rank.masked_fill(absent, 0.0), size, absent.to(rank.dtype), *embedded], 1)
+        return torch.cat([rank.masked_fill(absent | ~varies, 0.0), size, absent.to(rank.dtype), *embedded], 1)
 
     def go_on_from(self, weights: Mapping[str, Tensor]) -> None:
         """Takes over the weights of a tower that stood alone: the first answer is that tower's."""

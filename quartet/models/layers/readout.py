@@ -132,7 +132,7 @@ class Tower(nn.Module):
         return torch.cat([self.number.repeat(3), self.code.repeat_interleave(_CODE_WIDTH)])
 
     def views(self, columns: Tensor) -> Tensor:
-        """Returns the (b, inputs) views of (b, columns); a number that was always the same in training tells nothing."""
+        """Returns the (b, inputs) views of (b, columns); a number that never varied in training tells nothing."""
         number = columns.index_select(1, self.number)
         varies = self.knots[:, 0] < self.knots[:, -1]
         absent = number.isnan()

@@ -1,4 +1,4 @@
-"""How much of each model to take: few weights, chosen on validation, and rather equal than sharp."""
+"""How much of each model to take: few weights, chosen on validation, and rather usual ones than sharp ones."""
 
 from __future__ import annotations
 
@@ -28,8 +28,9 @@ def blend_weights(
     groups: Sequence[NDArray[Any]],
     logits: Sequence[Logits],
     scores: Callable[[Logits], NDArray[np.float64]],
+    usual: Sequence[float] | None = None,
 ) -> tuple[float, ...]:
-    """Returns the weights of some models: of those as good as the best, the ones nearest to equal.
+    """Returns the weights of some models: of those as good as the best, the ones nearest to the usual, or to equal.
 
     `scores` makes scores of logits. Two blends are equally good where resamples of groups of rows do not tell them
     apart: `groups` are the entities of the rows, and their times, because days and years differ as entities do.
@@ -38,7 +39,7 @@ def blend_weights(
     value, noise = compared(
         task_type, target, groups, [scores(np.tensordot(weights, np.stack(logits), 1)) for weights in grid]
     )
-    best, distance = int(value.argmax()), np.abs(grid - 1 / len(logits)).max(1)
+    best, distance = int(value.argmax()), np.abs(grid - (usual or 1 / len(logits))).max(1).round(9)
     fair = np.flatnonzero(value[best] - value <= _NOISE * noise)
     nearest = min(fair, key=lambda place: (distance[place], -value[place]))
     return tuple(grid[nearest].tolist())

@@ -56,6 +56,7 @@ _SCOUTED_TREES = (
 )  # on the columns of scouts
 _LEARNED = 400  # seeds that a network learns from in a second of one core
 _ENOUGH_SEEDS = 20_000  # or each of training once, from which a network has to learn to be worth its time
+_USUAL = (2 / 3, 1 / 3)  # weights of trees and of networks, where validation does not tell them apart
 _FILE = "portfolio.json"
 
 Logits = NDArray[np.float64]
@@ -389,21 +390,22 @@ class Fitting:
                 for name in dict.fromkeys(own)
             ]
             kinds.append(self._blend(means, is_done))
-        model = Portfolio(tuple(self.members), tuple(self._blend(kinds, is_done).tolist()))
+        usual = _USUAL if len(kinds) == len(_USUAL) else None
+        model = Portfolio(tuple(self.members), tuple(self._blend(kinds, is_done, usual).tolist()))
         value = self._value(model.blend(self.logits))
         epoch = Epoch(0, float("nan"), value, self._seconds, 0.0, is_best=True)
         return Fitted(model, [epoch], epoch, model.summary, list(self.logits))
 
-    def _blend(self, parts: Sequence[Logits], is_done: bool) -> Logits:
+    def _blend(self, parts: Sequence[Logits], is_done: bool, usual: Sequence[float] | None = None) -> Logits:
         """Returns the weights of members in a blend of parts, each of which is given by such weights.
 
-        Validation chooses how much of each is taken; until all are done, the same.
+        Validation chooses how much of each is taken; until all are done, the usual part, or the same of all.
         """
-        of_part: Sequence[float] = [1 / len(parts)] * len(parts)
+        of_part = usual or [1 / len(parts)] * len(parts)
         if is_done and len(parts) > 1:
             asked, scores = self.data.seeds["val"], self.data.output.scores
             logits = [np.tensordot(part, np.stack(self.logits), 1) for part in parts]
-            of_part = blend_weights(self.kind, self.labels, (asked.node, asked.time), logits, scores)
+            of_part = blend_weights(self.kind, self.labels, (asked.node, asked.time), logits, scores, usual)
         return np.asarray(np.tensordot(of_part, np.stack(parts), 1))
 
 

@@ -41,6 +41,16 @@ def test_three_equal_models_weigh_a_third() -> None:
     assert weights(*(scores(1.0, rng_seed) for rng_seed in range(3))) == pytest.approx((1 / 3,) * 3)
 
 
+@pytest.mark.parametrize("usual", [(2 / 3, 1 / 3), (1 / 6, 5 / 6)])
+def test_models_that_are_not_told_apart_have_their_usual_weights(usual: tuple[float, ...]) -> None:
+    def found(*models: Array) -> tuple[float, ...]:
+        return blend_weights("binary_classification", TARGET, [ENTITY], models, lambda logits: logits, usual)
+
+    assert found(scores(1.0), scores(1.0)) == pytest.approx(usual)
+    assert found(scores(0.5), nothing()) == (1.0, 0.0)
+    assert found(nothing(), scores(0.5)) == (0.0, 1.0)
+
+
 def test_one_model_is_all_there_is() -> None:
     assert weights(nothing()) == (1.0,)
 

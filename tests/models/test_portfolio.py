@@ -147,11 +147,11 @@ def test_weights_are_chosen_by_validation_before_any_member_has_seen_it(
     logits = [np.log(own / (1 - own)) for own in scores]
     val = task.seeds("val")
 
-    def blended(parts: list[np.ndarray]) -> np.ndarray:
+    def blended(parts: list[np.ndarray], usual: tuple[float, ...] | None = None) -> np.ndarray:
         """Weights of all members in a blend of parts, which are such weights."""
         found = [np.sum([w * x for w, x in zip(part, logits, strict=True)], axis=0) for part in parts]
         groups, target = (val.node, val.time), np.asarray(val.target)
-        of_part = blend_weights("binary_classification", target, groups, found, lambda x: x)
+        of_part = blend_weights("binary_classification", target, groups, found, lambda x: x, usual)
         return np.sum([w * part for w, part in zip(of_part, parts, strict=True)], axis=0)
 
     def mean_of(name: str) -> np.ndarray:
@@ -159,7 +159,7 @@ def test_weights_are_chosen_by_validation_before_any_member_has_seen_it(
         return is_named / is_named.sum()
 
     families = [TREES[:3], NETWORKS]  # trees, then networks, then both
-    expected = blended([blended([mean_of(name) for name in family]) for family in families])
+    expected = blended([blended([mean_of(name) for name in family]) for family in families], (2 / 3, 1 / 3))
     assert whole.weights == pytest.approx(expected.tolist())
     blend = np.sum([w * x for w, x in zip(whole.weights, logits, strict=True)], axis=0)
     table = model.run.predictions("val")

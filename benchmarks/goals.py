@@ -78,7 +78,7 @@ def of_kept(folder: Path) -> Iterator[Goal]:
 
 
 def of_threads(folder: Path) -> Iterator[Goal]:
-    """What a second core brings, and how much of a core's speed a training step uses."""
+    """What a second core brings."""
     for row in _read(folder / "threads.json") or ():
         what = f"two threads, {row['what']}"
         clock = f"{what}, by the clock ({row['busy']:.0%} of the cores were busy)"
@@ -88,8 +88,6 @@ def of_threads(folder: Path) -> Iterator[Goal]:
         what = f"training at width {row['width']}"
         if "goal" in row:
             yield Goal(f"two threads, {what}, longest way", row["ratio"], row["goal"], "x", is_least=True)
-        if row["threads"] == 1:
-            yield Goal(f"{what}, part of sgemm's speed", row["of sgemm"], 0.4, "", is_least=True)
 
 
 def of_samplers(folder: Path) -> Iterator[Goal]:

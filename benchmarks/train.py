@@ -4,11 +4,10 @@
 
 Steps of the trainer itself, tokens and Adam included, on random batches of the task (default: the demo's airport-late)
 with the preset `small`; above width 128 contexts and layers are the paper's. Steps with one number of threads and with
-another follow each other in one process. Figures, medians of the steps:
+another follow each other in one process. Three figures, medians of the steps:
 
     seeds/s       by the clock: means something on idle cores alone
     CPU           milliseconds a seed of all threads together: what threads cost
-    of sgemm      the speed of the step's products, as a part of what a product of two large matrices has
     critical      seeds a second of CPU time on the longest way: the main thread, and of those that take parts the one
                   that takes longest. What the clock would show if each thread had a core
 """
@@ -25,7 +24,6 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
-from torch.utils.flop_counter import FlopCounterMode
 
 from quartet.config import Recipe
 from quartet.database import Database
@@ -54,7 +52,7 @@ def main() -> None:
     options.add_argument("--seconds", type=float, default=20.0, help="of each width")
     options.add_argument("--json", type=Path)
     chosen = options.parse_args()
-    right = ("threads", "seeds/s", "CPU ms/seed", "of sgemm", "critical", "against the first", "goal")
+    right = ("threads", "seeds/s", "CPU ms/seed", "critical", "against the first", "goal")
     table, rows = new_grid("Training", "width", *right, right=right), []
     task = Task.load(Database.load(chosen.data[0]), chosen.data[1])
     for width in chosen.width:
@@ -71,7 +69,7 @@ def main() -> None:
             ratio = f"{by_clock:.2f}x by the clock, {critical:.2f}x critical"
             table.add_row(
                 str(width), str(threads), f"{row['seeds/s']:,.0f}", f"{row['CPU ms/seed']:.2f}",
-                f"{row['of sgemm']:.0%}", f"{row['critical']:,.0f}", ratio, f"{GOAL}x" if goal else "",
+                f"{row['critical']:,.0f}", ratio, f"{GOAL}x" if goal else "",
             )  # fmt: skip
             rows.append(row)
     console().print(table)
@@ -117,36 +115,15 @@ def measured(data: TrainingData, threads: list[int], seconds: float) -> dict[int
             longest = own + max(spent.values(), default=0.0)
             steps[number].append((wall / len(places), cpu / len(places), longest / len(places)))
         step += 1
-    torch.set_num_threads(1)
-    speed = sgemm_speed()
-    with FlopCounterMode(display=False) as counter:
-        trainer._step(batches[0])
-    work = counter.get_total_flops() / len(batches[0])  # of a seed
     torch.set_num_threads(before)
     medians = {
         number: [statistics.median(column) for column in zip(*found, strict=True)]
         for number, found in steps.items()
     }
     return {
-        number: {
-            "seeds/s": 1 / wall,
-            "CPU ms/seed": 1e3 * cpu,
-            "critical": 1 / longest,
-            "of sgemm": work / cpu / speed,
-        }
+        number: {"seeds/s": 1 / wall, "CPU ms/seed": 1e3 * cpu, "critical": 1 / longest}
         for number, (wall, cpu, longest) in medians.items()
     }
-
-
-def sgemm_speed(size: int = 1024) -> float:
-    """Returns the floating point operations of a matrix product a second of CPU time, on one thread."""
-    one, other = torch.randn(2, size, size)
-    best = float("inf")
-    for _ in range(20):
-        begin = time.process_time()
-        one @ other
-        best = min(best, time.process_time() - begin)
-    return 2 * size**3 / best
 
 
 if __name__ == "__main__":

@@ -87,9 +87,8 @@ class DatabaseTable:
             "postgresql": self._write_postgresql,
         }
         parts = []
-        for name, rows in sorted(
-            tables.items()
-        ):  # so that two who write at once wait for each other in one order
+        # In one order, so that two who write at once wait for each other.
+        for name, rows in sorted(tables.items()):
             names = dict(zip(rows.column_names, self._apart(rows.column_names), strict=True))
             kept = pa.table([_as_kept(column) for column in rows.columns], names=list(names.values()))
             parts.append((replace(self, name=name), kept, [names[own] for own in replacing]))

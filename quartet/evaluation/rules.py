@@ -203,9 +203,9 @@ class CountTrees:
 
         columns = SeedColumns.of(task.database, task.spec.entity_table, features)
         train, val = task.seeds("train"), task.seeds("val")
-        check_selectable(task.spec.type, np.asarray(val.target), num_classes=len(task.classes or ()) or None)
-        codes = range(len(columns.features.layout.categories))
         num_classes = len(task.classes or ())
+        check_selectable(task.spec.type, np.asarray(val.target), num_classes=num_classes or None)
+        codes = range(len(columns.features.layout.categories))
         settings = SETTINGS | task_settings(task.spec.type, num_classes, len(train)) | {"seed": rng_seed}
         train, val = _learnable(task, train), _learnable(task, val)
         rows = [(columns.matrix(seeds), np.asarray(seeds.target)) for seeds in (train, val)]

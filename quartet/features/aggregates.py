@@ -17,7 +17,8 @@ They look up to two links far, and from a parent two links down. Windows are cou
     world: results -> points: mean of 30 days                  what all rows of a table held lately
 
 Where nothing is visible a column is NaN. About `MOST_SUMMARIES` summaries are made in all: at the end of each path the
-same number of cells is looked at. No column tells the date: a tree cannot know what comes after the last it has seen.
+same number of cells is looked at. None that models read tells the date: a tree cannot know what comes after the last
+it has seen.
 """
 
 from __future__ import annotations

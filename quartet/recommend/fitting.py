@@ -36,11 +36,8 @@ from quartet.tasks import Seeds
 from quartet.times import NEVER
 from quartet.training import Epoch, Fitted, Member, TrainingData, context_logits, duration
 
-_FOR_JUDGED, _FOR_TAUGHT, _FOR_TREES = (
-    0.08,
-    0.2,
-    0.4,
-)  # of the time limit at most: pairs of validation, of training
+# Of the time limit, at most: pairs of validation, pairs of training, trees.
+_FOR_JUDGED, _FOR_TAUGHT, _FOR_TREES = 0.08, 0.2, 0.4
 _FOR_TOWERS = 0.1  # of the time limit: with less left to learn there are none beside trees
 _FOR_CONTEXTS = 0.4  # of what is left then
 _MOST_TRAINED, _MOST_JUDGED = 20_000, 3_000  # seeds: of training the latest, of validation some

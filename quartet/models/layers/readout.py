@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
@@ -91,10 +92,20 @@ class Tower(nn.Module):
 
     def mixed(self, columns: Tensor) -> Tensor:
         """Returns what (b, columns) are to each head before it knows of h: (b, k, D)."""
-        return self.mixed_views(self.views(columns))
+        return self._mixed(self._number_views(columns), self._code_views(columns))
 
     def mixed_views(self, views: Tensor) -> Tensor:
-        return self.mix(self.layers(views[:, None] * self.member))
+        """Returns the same from (b, inputs) views."""
+        return self._mixed(*views.split([3 * len(self.number), views.shape[1] - 3 * len(self.number)], 1))
+
+    def _mixed(self, numbers: Tensor, codes: Tensor) -> Tensor:
+        """Returns the same from the views of numbers, which in training need no gradient, and those of codes."""
+        first, *others = self.layers
+        assert isinstance(first, nn.Linear)
+        inside = _of_members(first, self.member, numbers, codes)  # (b, k, 2 D)
+        for layer in others:
+            inside = layer(inside)
+        return self.mix(inside)
 
     def vector(self, hidden: Tensor | None, columns: Tensor) -> Tensor:
         """Returns what the heads are about to answer by, the mean of all: (b, D)."""
@@ -132,19 +143,27 @@ class Tower(nn.Module):
         return torch.cat([self.number.repeat(3), self.code.repeat_interleave(_CODE_WIDTH)])
 
     def views(self, columns: Tensor) -> Tensor:
-        """Returns the (b, inputs) views of (b, columns); a number that never varied in training tells nothing."""
+        """Returns the (b, inputs) views of (b, columns): those of numbers, then those of codes."""
+        return torch.cat([self._number_views(columns), self._code_views(columns)], 1)
+
+    def _number_views(self, columns: Tensor) -> Tensor:
+        """Returns three views of each number; one that never varied in training tells nothing."""
         number = columns.index_select(1, self.number)
         varies = self.knots[:, 0] < self.knots[:, -1]
         absent = number.isnan()
         filled = torch.where(absent, self.middle, number)
         rank = _normal(_places(self.knots, filled))
         size = torch.asinh((filled - self.middle) / self.spread).clamp(-_FURTHEST, _FURTHEST) * varies
+        return torch.cat([rank.masked_fill(absent | ~varies, 0.0), size, absent.to(rank.dtype)], 1)
+
+    def _code_views(self, columns: Tensor) -> Tensor:
+        """Returns the vector of each code; of one that training did not have, that of the highest."""
         codes = columns.index_select(1, self.code).nan_to_num().long()
         embedded = [
             embedding(codes[:, place].clamp(0, len(embedding.weight) - 1))  # type: ignore[arg-type]
             for place, embedding in enumerate(self.embeddings)
         ]
-        return torch.cat([rank.masked_fill(absent | ~varies, 0.0), size, absent.to(rank.dtype), *embedded], 1)
+        return torch.cat([columns.new_empty(len(columns), 0), *embedded], 1)
 
     def go_on_from(self, weights: Mapping[str, Tensor]) -> None:
         """Takes over the weights of a tower that stood alone: the first answer is that tower's."""
@@ -172,6 +191,23 @@ class Tower(nn.Module):
             for buffer, learned in ((self.knots, knots), (self.middle, middle), (self.spread, spread)):
                 buffer.copy_(torch.from_numpy(learned))
             self.spread[self.spread <= 0] = 1.0
+
+
+def _of_members(linear: nn.Linear, member: Tensor, *parts: Tensor) -> Tensor:
+    """Returns linear(x * m) for each of k lines m of a (k, inputs) member: (b, k, outputs), x in parts side by side.
+
+    Of many x, m goes into the weights instead, W (x * m) = (W * m) x, and nothing as large as all x times k is made;
+    a part without gradient then also spares a third of the work.
+    """
+    if len(parts[0]) < linear.out_features:
+        return linear(torch.cat(parts, 1)[:, None] * member)
+    made: Tensor = linear.bias
+    first = 0
+    for part in parts:
+        own = slice(first, first + part.shape[1])
+        weight, first = linear.weight[:, own], own.stop
+        made = made + torch.stack([F.linear(part, weight * line) for line in member[:, own]], 1)
+    return made
 
 
 def _places(knots: Tensor, values: Tensor) -> Tensor:

@@ -7,11 +7,10 @@ context of some rows holds but a sample. Its k heads share their weights in the 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
@@ -91,21 +90,26 @@ class Tower(nn.Module):
         return self.answer(hidden, self.mixed(columns))
 
     def mixed(self, columns: Tensor) -> Tensor:
-        """Returns what (b, columns) are to each head before it knows of h: (b, k, D)."""
-        return self._mixed(self._number_views(columns), self._code_views(columns))
+        """Returns what (b, columns) are to each head before it knows of h: (b, k, D).
+
+        Of many seeds no input is multiplied that is zero for all, and none is written once for each head.
+        """
+        first = self.layers[0]
+        assert isinstance(first, nn.Linear)
+        if len(columns) < first.out_features:
+            return self.mixed_views(self.views(columns))
+        numbers, place = self._number_views(columns)
+        codes = torch.arange(3 * len(self.number), first.in_features, device=place.device)
+        parts = (numbers, place), (self._code_views(columns), codes)
+        return self._behind(_of_members(first, self.member, parts))
 
     def mixed_views(self, views: Tensor) -> Tensor:
-        """Returns the same from (b, inputs) views."""
-        return self._mixed(*views.split([3 * len(self.number), views.shape[1] - 3 * len(self.number)], 1))
+        """Returns the same from all (b, inputs) views."""
+        return self._behind(self.layers[0](views[:, None] * self.member))
 
-    def _mixed(self, numbers: Tensor, codes: Tensor) -> Tensor:
-        """Returns the same from the views of numbers, which in training need no gradient, and those of codes."""
-        first, *others = self.layers
-        assert isinstance(first, nn.Linear)
-        inside = _of_members(first, self.member, numbers, codes)  # (b, k, 2 D)
-        for layer in others:
-            inside = layer(inside)
-        return self.mix(inside)
+    def _behind(self, inside: Tensor) -> Tensor:
+        """Returns the same from what the first linear map has made: (b, k, 2 D)."""
+        return self.mix(self.layers[1:](inside))
 
     def vector(self, hidden: Tensor | None, columns: Tensor) -> Tensor:
         """Returns what the heads are about to answer by, the mean of all: (b, D)."""
@@ -144,17 +148,26 @@ class Tower(nn.Module):
 
     def views(self, columns: Tensor) -> Tensor:
         """Returns the (b, inputs) views of (b, columns): those of numbers, then those of codes."""
-        return torch.cat([self._number_views(columns), self._code_views(columns)], 1)
+        known, place = self._number_views(columns)
+        numbers = known.new_zeros(len(columns), 3 * len(self.number)).index_copy(1, place, known)
+        return torch.cat([numbers, self._code_views(columns)], 1)
 
-    def _number_views(self, columns: Tensor) -> Tensor:
-        """Returns three views of each number; one that never varied in training tells nothing."""
+    def _number_views(self, columns: Tensor) -> tuple[Tensor, Tensor]:
+        """Returns the views of numbers that are not zero for all seeds, and their places among the inputs.
+
+        A number that never varied in training tells nothing but where it is absent.
+        """
+        varies = _true_places(self.knots[:, 0] < self.knots[:, -1])
+        knots, middle, spread = self.knots[varies], self.middle[varies], self.spread[varies]
         number = columns.index_select(1, self.number)
-        varies = self.knots[:, 0] < self.knots[:, -1]
         absent = number.isnan()
-        filled = torch.where(absent, self.middle, number)
-        rank = _normal(_places(self.knots, filled))
-        size = torch.asinh((filled - self.middle) / self.spread).clamp(-_FURTHEST, _FURTHEST) * varies
-        return torch.cat([rank.masked_fill(absent | ~varies, 0.0), size, absent.to(rank.dtype)], 1)
+        is_told, number = ~absent.index_select(1, varies), number.index_select(1, varies)
+        filled = torch.where(is_told, number, middle)
+        rank = _normal(_places(knots, filled)) * is_told
+        size = torch.asinh((filled - middle) / spread).clamp(-_FURTHEST, _FURTHEST)
+        gaps = _true_places(absent.any(0))
+        place = torch.cat([varies, len(self.number) + varies, 2 * len(self.number) + gaps])
+        return torch.cat([rank, size, absent.index_select(1, gaps).to(rank.dtype)], 1), place
 
     def _code_views(self, columns: Tensor) -> Tensor:
         """Returns the vector of each code; of one that training did not have, that of the highest."""
@@ -193,21 +206,25 @@ class Tower(nn.Module):
             self.spread[self.spread <= 0] = 1.0
 
 
-def _of_members(linear: nn.Linear, member: Tensor, *parts: Tensor) -> Tensor:
-    """Returns linear(x * m) for each of k lines m of a (k, inputs) member: (b, k, outputs), x in parts side by side.
+def _of_members(linear: nn.Linear, member: Tensor, parts: Iterable[tuple[Tensor, Tensor]]) -> Tensor:
+    """Returns linear(x * m) for each of k lines m of a (k, inputs) member, as (W * m) x: (b, k, outputs).
 
-    Of many x, m goes into the weights instead, W (x * m) = (W * m) x, and nothing as large as all x times k is made;
-    a part without gradient then also spares a third of the work.
+    x comes in parts, each with the places of its inputs; others are zero. One without gradient spares a third of the
+    work.
     """
-    if len(parts[0]) < linear.out_features:
-        return linear(torch.cat(parts, 1)[:, None] * member)
     made: Tensor = linear.bias
-    first = 0
-    for part in parts:
-        own = slice(first, first + part.shape[1])
-        weight, first = linear.weight[:, own], own.stop
-        made = made + torch.stack([F.linear(part, weight * line) for line in member[:, own]], 1)
+    for part, place in parts:
+        weight = linear.weight.T.index_select(0, place)  # (inputs, outputs)
+        lines = member.index_select(1, place)[..., None]
+        made = made + torch.stack([part @ (weight * line) for line in lines], 1)
     return made
+
+
+def _true_places(is_true: Tensor) -> Tensor:
+    """Returns the places of what is true; all of them where tensors have no content."""
+    if is_true.is_meta:
+        return torch.arange(len(is_true), device=is_true.device)
+    return is_true.nonzero()[:, 0]
 
 
 def _places(knots: Tensor, values: Tensor) -> Tensor:

@@ -64,9 +64,8 @@ class TableEncoder(nn.Module):
             (self.numbers, rows.numbers, of_numbers),
             (self.calendar, rows.calendar, of_times),
         ):
-            if own.shape[1]:
-                folded = torch.einsum("ckw,ocw->ock", encode.maps, own).flatten(1)
-                made = torch.addmm(made, encode.inputs(cells).flatten(1), folded.T)
+            folded = torch.einsum("ckw,ocw->ock", encode.maps, own).flatten(1)
+            made = torch.addmm(made, encode.inputs(cells).flatten(1), folded.T)
         vectors = [
             self.categories(rows.categories),
             *(bag(code, start)[:, None] for bag, (start, code) in zip(self.bags, rows.bags, strict=True)),

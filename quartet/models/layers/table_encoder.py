@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from quartet.config import ModelConfig
@@ -119,8 +120,8 @@ class _CalendarEncoder(nn.Module):
     """
 
     year_rate: Tensor
-    cycle: Tensor
-    multiple: Tensor
+    waves: Tensor
+    first: Tensor
 
     def __init__(self, columns: int, width: int) -> None:
         super().__init__()
@@ -128,21 +129,19 @@ class _CalendarEncoder(nn.Module):
         self.bias = nn.Parameter(torch.zeros(columns, width))
         rates = 1e-4 ** (torch.arange(0, _WAVES, 2) / _WAVES)
         self.register_buffer("year_rate", rates, persistent=False)
-        self.register_buffer("cycle", torch.tensor(_CYCLES)[:, None], persistent=False)
-        self.register_buffer("multiple", torch.arange(1, _WAVES // 2 + 1), persistent=False)
+        multiple = torch.arange(1, _WAVES // 2 + 1)
+        phase = torch.cat([torch.arange(cycle)[:, None] / cycle * multiple for cycle in _CYCLES])
+        waves = torch.cat([(phase * math.pi).sin(), (phase * 2 * math.pi).cos()], -1)
+        self.register_buffer("waves", waves, persistent=False)  # of each value of each part but the year
+        first = [sum(_CYCLES[:part]) for part in range(len(_CYCLES))]
+        self.register_buffer("first", torch.tensor(first), persistent=False)
 
     def inputs(self, calendar: Tensor) -> Tensor:
         is_there = (calendar[..., :1] >= 0).to(self.weight.dtype)  # (n, columns, 1)
-        parts = calendar.clamp(min=0)[..., None].to(self.weight.dtype)
-        year = parts[..., 0, :] * self.year_rate  # (n, columns, waves / 2)
-        phase = parts[..., 1:, :] / self.cycle * self.multiple  # (n, columns, 6, waves / 2)
-        waves = torch.cat(
-            [
-                torch.cat([year.sin(), year.cos()], -1)[..., None, :],
-                torch.cat([(phase * math.pi).sin(), (phase * 2 * math.pi).cos()], -1),
-            ],
-            -2,
-        ).flatten(2)  # (n, columns, 7 * waves)
+        parts = calendar.clamp(min=0).long()
+        year = parts[..., :1].to(self.weight.dtype) * self.year_rate  # (n, columns, waves / 2)
+        others = F.embedding(parts[..., 1:] + self.first, self.waves)  # (n, columns, 6, waves)
+        waves = torch.cat([year.sin(), year.cos(), others.flatten(2)], -1)  # (n, columns, 7 * waves)
         return torch.cat([waves, torch.ones_like(is_there)], -1) * is_there  # (n, columns, 7 * waves + 1)
 
     @property

@@ -57,7 +57,7 @@ def measure(name: str, source: str, threads: int) -> None:
         out = np.empty((len(rows), len(block.names)), np.float32)
 
         def fill(block: _PathBlock = block, out: Any = out) -> None:
-            block.fill(rows, seeds.time, columns.rule, out, threads)
+            block.fill(rows, seeds.time, columns.rule, out)
 
         sql = _sql(connection, block, number)
         ours += seconds_of(fill)

@@ -57,7 +57,7 @@ from quartet.features.paths import GROWING, LAST, Events, Path, events_below
 from quartet.features.summed import MOST_VALUES, Summed, TableCells, table_cells
 from quartet.features.table import FeatureTable
 from quartet.features.timeline import Columns, Ints
-from quartet.machine import give_back
+from quartet.machine import give_back, mapped
 from quartet.tasks import KNOWN_LABELS, LABEL, Seeds
 from quartet.times import DAY, STATIC, show_length
 
@@ -66,6 +66,7 @@ MEAN_PAST_LABEL = f"{KNOWN_LABELS} by entity -> {LABEL}: mean of the last {LAST}
 _MOST_UPS = 2
 _MOST_COMPARED = 10_000_000  # rows at all times of training
 _FEWEST_ALIKE = 4  # rows of a group, on average; a category that makes groups has more values
+_CELLS_OF_A_THREAD = 2**19  # fewer take less time than beginning one and waiting for Python's lock
 _UNITS_OF_A_SPAN = 100  # where a task has no horizon
 
 
@@ -154,16 +155,27 @@ class RelationalColumns:
     ) -> Matrix:
         """Returns the (S, names) columns of seeds; those of blocks of which none is wanted are left NaN.
 
-        With `made`, what was made of the same seeds before and which blocks of it, the others are filled in.
+        With `made`, what was made of the same seeds before and which blocks of it, the others are filled in. A thread
+        takes a whole block, then the next that nobody has taken, where there is enough to do.
         """
         rows, place = seeds.node - self.first_node, 0
         out, filled = made or (self.no_columns(seeds), set())
+        left: list[tuple[int, Block, Matrix]] = []
         for number, block in enumerate(self.blocks):
             names = block.names
             if number not in filled and (wanted is None or not wanted.isdisjoint(names)):
-                block.fill(rows, seeds.time, self.rule, out[:, place : place + len(names)], threads)
-                filled.add(number)
+                left.append((number, block, out[:, place : place + len(names)]))
             place += len(names)
+        enough = sum(own.size for _, _, own in left) // _CELLS_OF_A_THREAD
+        waiting = iter(left)
+
+        def fill(_: int) -> None:
+            for number, block, own in waiting:
+                block.fill(rows, seeds.time, self.rule, own)
+                filled.add(number)
+
+        threads = max(1, min(threads, enough, len(left)))
+        list(mapped(fill, range(threads), threads))
         return out
 
     def no_columns(self, seeds: Seeds) -> Matrix:

@@ -40,7 +40,7 @@ class Block(Protocol):
     @property
     def names(self) -> list[str]: ...
 
-    def fill(self, rows: Ints, times: Ints, rule: TimeRule, out: Matrix, threads: int) -> None:
+    def fill(self, rows: Ints, times: Ints, rule: TimeRule, out: Matrix) -> None:
         """Fills the (S, names) columns of rows of the entity table at times."""
 
 
@@ -54,7 +54,7 @@ class Calendar:
     def names(self) -> list[str]:
         return list(time_columns(self.known_at[:0], self.known_at[:0]))
 
-    def fill(self, rows: Ints, times: Ints, rule: TimeRule, out: Matrix, threads: int) -> None:  # noqa: ARG002
+    def fill(self, rows: Ints, times: Ints, rule: TimeRule, out: Matrix) -> None:  # noqa: ARG002
         out[:] = np.column_stack(list(time_columns(self.known_at[rows], times).values()))
 
 
@@ -102,7 +102,7 @@ class OwnBlock:
         own = [*self.cells.own, *(f"days since {name}" for name in self.cells.dates)]
         return [self.way.label + name for name in own + ["days since"] * bool(self.way.links)]
 
-    def fill(self, rows: Ints, times: Ints, rule: TimeRule, out: Matrix, threads: int) -> None:  # noqa: ARG002
+    def fill(self, rows: Ints, times: Ints, rule: TimeRule, out: Matrix) -> None:
         rows = self.way.follow(rows, times, rule)
         seen = rows >= 0
         rows, times = rows[seen], times[seen]
@@ -135,8 +135,8 @@ class PathBlock:
     def names(self) -> list[str]:
         return self.path.names(self.summed)
 
-    def fill(self, rows: Ints, times: Ints, rule: TimeRule, out: Matrix, threads: int) -> None:
-        self.path.fill(self.summed, self.way.follow(rows, times, rule), times, rule, out, threads)
+    def fill(self, rows: Ints, times: Ints, rule: TimeRule, out: Matrix) -> None:
+        self.path.fill(self.summed, self.way.follow(rows, times, rule), times, rule, out)
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,7 +156,7 @@ class LagBlock:
         ways = ["the latest", *(f"{lag} before the latest" for lag in range(1, _MOST_LAGS))]
         return [f"{self.path.label} -> {name}: {way}" for way in ways for name in what]
 
-    def fill(self, rows: Ints, times: Ints, rule: TimeRule, out: Matrix, threads: int) -> None:  # noqa: ARG002
+    def fill(self, rows: Ints, times: Ints, rule: TimeRule, out: Matrix) -> None:
         cuts = self.path.timeline.cuts(rows, times, (), (), rule)
         place = 0
         for lag in range(1, _MOST_LAGS + 1):
@@ -194,7 +194,7 @@ class ClassBlock:
             ]
         )
 
-    def fill(self, rows: Ints, times: Ints, rule: TimeRule, out: Matrix, threads: int) -> None:  # noqa: ARG002
+    def fill(self, rows: Ints, times: Ints, rule: TimeRule, out: Matrix) -> None:
         cuts = self.path.timeline.cuts(self.way.follow(rows, times, rule), times, (), (1, LAST), rule)
         for place in range(len(_CLASS_WAYS)):
             begin, end = cuts[:, 1 + place], cuts[:, -1]
@@ -241,19 +241,19 @@ class PlaceBlock:
         names = self.path.names(self.summed)
         return [f"{names[place]}{what}{self.table}" for place in self._kept for what in (PLACE, GAP)]
 
-    def fill(self, rows: Ints, times: Ints, rule: TimeRule, out: Matrix, threads: int) -> None:
+    def fill(self, rows: Ints, times: Ints, rule: TimeRule, out: Matrix) -> None:
         moments, number = np.unique(times, return_inverse=True)
         order = np.argsort(number, kind="stable")
         first = np.searchsorted(number[order], np.arange(len(moments) + 1))
         at_once = max(1, _AT_ONCE // max(1, len(self.known_at)))
         for begin in range(0, len(moments), at_once):
             some = moments[begin : begin + at_once]
-            for place, values, compared in self._among(some, rule, threads, len(moments) == 1):
+            for place, values, compared in self._among(some, rule, len(moments) == 1):
                 seeds = order[first[begin + place] : first[begin + place + 1]]
                 for at, others in enumerate(compared):
                     out[seeds, 2 * at : 2 * at + 2] = _standing(others, values[rows[seeds], at])
 
-    def _among(self, moments: Ints, rule: TimeRule, threads: int, is_kept: bool) -> list[_Standings]:
+    def _among(self, moments: Ints, rule: TimeRule, is_kept: bool) -> list[_Standings]:
         """Returns for each moment its place, the columns of everybody, and of each those to compare with, ascending.
 
         A single moment is asked about again and again, by a service: its answer is kept.
@@ -264,7 +264,7 @@ class PlaceBlock:
         everyone = np.arange(len(self.known_at))
         asked, when = np.tile(everyone, len(moments)), np.repeat(moments, len(everyone))
         found = np.empty((len(asked), len(self.path.names(self.summed))), np.float32)
-        self.path.fill(self.summed, asked, when, rule, found, threads, self._kept)
+        self.path.fill(self.summed, asked, when, rule, found, self._kept)
         is_there = visible(self.known_at[asked], when, rule) & (found[:, RECENT] > 0)
         told: list[_Standings] = []
         for place in range(len(moments)):
@@ -329,14 +329,14 @@ class WorldBlock:
         ]
         return [*rates, *(names[place] for place in self._kept)]
 
-    def fill(self, rows: Ints, times: Ints, rule: TimeRule, out: Matrix, threads: int) -> None:  # noqa: ARG002
+    def fill(self, rows: Ints, times: Ints, rule: TimeRule, out: Matrix) -> None:  # noqa: ARG002
         moments, place = np.unique(times, return_inverse=True)
         if len(moments) > 1:
-            out[:] = self._at(moments, rule, threads)[place]
+            out[:] = self._at(moments, rule)[place]
             return
         for moment in moments.tolist():  # asked about again and again, by a service
             known = self._latest.get((moment, rule))
-            out[:] = self._at(moments, rule, threads) if known is None else known
+            out[:] = self._at(moments, rule) if known is None else known
             if known is None:
                 _keep(self._latest, (moment, rule), out[:1].copy())
 
@@ -344,10 +344,10 @@ class WorldBlock:
     def _latest(self) -> dict[tuple[int, str], Matrix]:
         return {}
 
-    def _at(self, moments: Ints, rule: TimeRule, threads: int) -> Matrix:
+    def _at(self, moments: Ints, rule: TimeRule) -> Matrix:
         path, everything = self.path, np.zeros(len(moments), np.int64)
         columns = np.full((len(moments), len(path.names(self.summed))), np.nan, np.float32)
-        path.fill(self.summed, everything, moments, rule, columns, threads, self._kept)
+        path.fill(self.summed, everything, moments, rule, columns, self._kept)
         recent = columns[:, 1:5].astype(np.float64)  # counts of the windows
         with np.errstate(divide="ignore", invalid="ignore"):
             rates = [recent[:, i] / recent[:, i + 1] for i in (1, 2)]

@@ -57,7 +57,7 @@ class ListBlock:
             held[number] = holds(bags, FIRST_CODE + number)[self.path.shown] > 0
         return held
 
-    def fill(self, rows: Ints, times: Ints, rule: TimeRule, out: NDArray[np.float32], threads: int) -> None:  # noqa: ARG002
+    def fill(self, rows: Ints, times: Ints, rule: TimeRule, out: NDArray[np.float32]) -> None:
         begin, recent, end = self.path.timeline.cuts(rows, times, (), (LAST,), rule).T
         there = np.flatnonzero(end > begin)
         begin, recent, end = begin[there], recent[there], end[there]

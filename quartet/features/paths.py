@@ -243,7 +243,6 @@ class Path:
         times: Ints,
         rule: TimeRule,
         out: NDArray[np.float32],
-        threads: int,
         kept: Sequence[int] | None = None,
     ) -> None:
         """Fills all columns with what is visible from each row at its time; NaN where the row is -1.
@@ -271,9 +270,7 @@ class Path:
                 target = out[:, place:end]
                 if len(asked) < len(kinds):
                     target = np.empty((len(rows), len(part) * len(asked)), np.float32)
-                fill_summaries(
-                    shown, cells, offset, rows, own_cuts, list(map(tuple, wanted)), target, threads
-                )
+                fill_summaries(shown, cells, offset, rows, own_cuts, list(map(tuple, wanted)), target)
                 for cell in range(len(part) if len(asked) < len(kinds) else 0):
                     places = place + cell * len(kinds) + np.array(asked)
                     out[:, places] = target[:, cell * len(asked) : (cell + 1) * len(asked)]

@@ -13,10 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quartet.features.summed import ONE, SUM, TREND
-from quartet.machine import compiled, mapped
+from quartet.machine import compiled
 
 _SCRATCH = 2**26  # bytes of running sums that one thread keeps
-_PIECES = 4  # of the seeds, for each thread: some take longer than others
 
 
 @compiled
@@ -135,9 +134,8 @@ def fill_summaries(
     cuts: NDArray[np.int64],
     kinds: Sequence[tuple[int, int, int]],
     out: NDArray[np.float32],
-    threads: int,
 ) -> None:
-    """Fills `out` with means and sums of all cells, some cells at a time, on some threads.
+    """Fills `out` with means and sums of all cells, some cells at a time.
 
     A sum of cells is that of the values behind them: `offset` is what each of those has beyond its cell.
     """
@@ -147,15 +145,10 @@ def fill_summaries(
     longest = int((cuts[:, -1] - cuts[:, 0]).max()) + 1
     at_once = max(1, min(cells.shape[1], _SCRATCH // (16 * longest)))
     wanted = np.array(kinds, np.int64)
-    pieces = np.array_split(order, min(len(order), 1 if threads == 1 else threads * _PIECES))
     for first in range(0, cells.shape[1], at_once):
         some = slice(first, first + at_once)
         block = np.ascontiguousarray(cells[:, some])
         # One row after the other, whatever `out` is a part of: the loop is compiled for this alone.
         target = np.empty((len(node), block.shape[1] * len(kinds)), np.float32)
-
-        def fill(piece: Any, block: Any = block, some: slice = some, target: Any = target) -> None:
-            _summarise(shown, block, offset[some], node, piece, cuts, wanted, target)
-
-        list(mapped(fill, pieces, min(threads, len(pieces))))
+        _summarise(shown, block, offset[some], node, order, cuts, wanted, target)
         out[:, first * len(kinds) : (first + block.shape[1]) * len(kinds)] = target

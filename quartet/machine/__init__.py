@@ -15,7 +15,15 @@ from quartet.machine.files import (
     user_cache,
     write_checksums,
 )
-from quartet.machine.large import empty_aside, give_back, is_large, map_batches, set_aside, set_columns_aside
+from quartet.machine.large import (
+    empty_aside,
+    give_back,
+    is_large,
+    keep_freed,
+    map_batches,
+    set_aside,
+    set_columns_aside,
+)
 from quartet.machine.libraries import import_lightgbm
 from quartet.machine.processes import ALONE, Processes, all_processes
 from quartet.machine.shards import Place, map_shards, slices
@@ -44,6 +52,7 @@ __all__ = [
     "intact",
     "is_compiled",
     "is_large",
+    "keep_freed",
     "map_batches",
     "map_shards",
     "mapped",

@@ -39,6 +39,7 @@ from quartet.machine import (
     check_checksums,
     free_bytes,
     intact,
+    keep_freed,
     mapped,
     new_folder,
     one_thread_each,
@@ -103,6 +104,7 @@ class Trainer:
         self.data, self.processes = data, processes
         self.recipe = recipe = recipe or data.recipe
         self.device = torch.device(processes.device)
+        keep_freed()
         self.network: Network = (
             model_row(recipe.model.architecture).model_class.new(data, recipe).to(self.device)
         )

@@ -371,7 +371,7 @@ def test_sums_are_exact() -> None:
         out = np.empty((1, 2), np.float32)
         events, cuts = np.arange(len(values)), np.array([[0, begin, end]])
         kinds = [(MEAN, 1, 0), (SUM, 1, 0)]
-        fill_summaries(events, values[:, None], np.zeros(1), np.zeros(1, np.int64), cuts, kinds, out, 1)
+        fill_summaries(events, values[:, None], np.zeros(1), np.zeros(1, np.int64), cuts, kinds, out)
         return out
 
     assert summary(before, 99_999, 100_002).tobytes() == summary(small, 0, 3).tobytes()
@@ -381,7 +381,8 @@ def test_sums_are_exact() -> None:
 
 
 @pytest.mark.parametrize("threads", [2, 3])
-def test_threads_change_no_bit(tour: Tour, threads: int) -> None:
+def test_threads_change_no_bit(tour: Tour, threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("quartet.features.aggregates._CELLS_OF_A_THREAD", 1)
     columns = RelationalColumns.of(tour.database, "rides", tour.features, horizon=DAY)
     seeds = seeds_of(tour.database, "rides", list(range(6)) * 5, [day(8)] * 30)
     assert columns.matrix(seeds, threads=threads).tobytes() == columns.matrix(seeds).tobytes()

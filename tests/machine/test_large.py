@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mmap
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,15 @@ from quartet.contexts import sample
 from quartet.database import Database
 from quartet.features import FeatureTable, RelationalColumns
 from quartet.graph import TemporalGraph
-from quartet.machine import empty_aside, is_large, large, map_batches, set_aside, set_columns_aside
+from quartet.machine import (
+    empty_aside,
+    is_large,
+    keep_freed,
+    large,
+    map_batches,
+    set_aside,
+    set_columns_aside,
+)
 from tests.tasks.small import CHURN
 from tests.trained import write_shop
 
@@ -133,3 +142,18 @@ def test_a_task_has_the_same_bits_in_files(tmp_path: Path, request: pytest.Fixtu
     in_files = all_bits()
     assert (in_memory.pop("in files"), in_files.pop("in files")) == (False, True)
     assert in_files == in_memory
+
+
+def test_freed_memory_is_kept_where_the_system_knows_how(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And nothing happens where it does not: with another C library, or on another system."""
+    asked: list[tuple[int, int]] = []
+    library = SimpleNamespace(mallopt=lambda what, value: asked.append((what, value)))
+    monkeypatch.setattr("quartet.machine.large.ctypes.CDLL", lambda _: library)
+    monkeypatch.setattr("quartet.machine.large.sys.platform", "linux")
+    keep_freed()
+    assert [what for what, _ in asked] == [-3, -1]
+    monkeypatch.setattr("quartet.machine.large.ctypes.CDLL", lambda _: SimpleNamespace())
+    keep_freed()
+    monkeypatch.setattr("quartet.machine.large.sys.platform", "darwin")
+    keep_freed()
+    assert len(asked) == 2

@@ -70,6 +70,19 @@ def test_the_answer_is_the_mean_of_its_heads(tower: Tower) -> None:
     torch.testing.assert_close(tower.eval()(hidden, columns), heads.mean(1))
 
 
+def test_many_seeds_are_answered_as_one_by_one(tower: Tower) -> None:
+    """Of many the members go into the weights, of few into the columns; gradients are the same, too."""
+    tower = tower.double().train()
+    hidden, columns = torch.randn(90, 16).double(), torch.tensor(training_rows()[:90]).double()
+    together = tower(hidden, columns)
+    alone = torch.cat([tower(hidden[seed : seed + 1], columns[seed : seed + 1]) for seed in range(90)])
+    torch.testing.assert_close(together, alone, rtol=0, atol=1e-12)
+    loss = torch.randn_like(together)
+    gradients = (torch.autograd.grad((made * loss).sum(), tower.parameters()) for made in (together, alone))
+    for found, expected in zip(*gradients, strict=True):
+        torch.testing.assert_close(found, expected, rtol=0, atol=1e-10)
+
+
 def test_it_reads_both_columns_and_what_the_network_has_read(tower: Tower) -> None:
     hidden, columns = torch.randn(2, 16), torch.tensor(training_rows()[:1]).expand(2, -1)
     other = columns.clone()

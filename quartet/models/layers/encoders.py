@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from quartet.config import ModelConfig
+from quartet.models.layers.neighbours import neighbour_sums
 
 _LAYER_NORM_EPS = nn.LayerNorm(1).eps
 
@@ -67,7 +68,7 @@ class PositionEncoder(nn.Module):
         nodes = self.start(noise.reshape(-1, 1))  # (tokens, D/4)
         for epsilon, layer in zip(self.epsilon, self.layers, strict=True):
             # (1 + epsilon) x_i + the sum over neighbours x_j
-            gathered = ((1 + epsilon) * nodes).index_add(0, edge[1], nodes[edge[0]])
+            gathered = (1 + epsilon) * nodes + neighbour_sums(nodes, edge)
             nodes = nodes + layer(gathered)
         return nodes.unflatten(0, noise.shape)  # (..., D/4)
 

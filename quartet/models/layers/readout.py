@@ -7,7 +7,7 @@ context of some rows holds but a sample. Its k heads share their weights in the 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 import torch
@@ -90,11 +90,26 @@ class Tower(nn.Module):
         return self.answer(hidden, self.mixed(columns))
 
     def mixed(self, columns: Tensor) -> Tensor:
-        """Returns what (b, columns) are to each head before it knows of h: (b, k, D)."""
-        return self.mixed_views(self.views(columns))
+        """Returns what (b, columns) are to each head before it knows of h: (b, k, D).
+
+        Of many seeds no input is multiplied that is zero for all, and none is written once for each head.
+        """
+        first = self.layers[0]
+        assert isinstance(first, nn.Linear)
+        if len(columns) < first.out_features:
+            return self.mixed_views(self.views(columns))
+        numbers, place = self._number_views(columns)
+        codes = torch.arange(3 * len(self.number), first.in_features, device=place.device)
+        parts = (numbers, place), (self._code_views(columns), codes)
+        return self._behind(_of_members(first, self.member, parts))
 
     def mixed_views(self, views: Tensor) -> Tensor:
-        return self.mix(self.layers(views[:, None] * self.member))
+        """Returns the same from all (b, inputs) views."""
+        return self._behind(self.layers[0](views[:, None] * self.member))
+
+    def _behind(self, inside: Tensor) -> Tensor:
+        """Returns the same from what the first linear map has made: (b, k, 2 D)."""
+        return self.mix(self.layers[1:](inside))
 
     def vector(self, hidden: Tensor | None, columns: Tensor) -> Tensor:
         """Returns what the heads are about to answer by, the mean of all: (b, D)."""
@@ -132,19 +147,36 @@ class Tower(nn.Module):
         return torch.cat([self.number.repeat(3), self.code.repeat_interleave(_CODE_WIDTH)])
 
     def views(self, columns: Tensor) -> Tensor:
-        """Returns the (b, inputs) views of (b, columns); a number that never varied in training tells nothing."""
+        """Returns the (b, inputs) views of (b, columns): those of numbers, then those of codes."""
+        known, place = self._number_views(columns)
+        numbers = known.new_zeros(len(columns), 3 * len(self.number)).index_copy(1, place, known)
+        return torch.cat([numbers, self._code_views(columns)], 1)
+
+    def _number_views(self, columns: Tensor) -> tuple[Tensor, Tensor]:
+        """Returns the views of numbers that are not zero for all seeds, and their places among the inputs.
+
+        A number that never varied in training tells nothing but where it is absent.
+        """
+        varies = _true_places(self.knots[:, 0] < self.knots[:, -1])
+        knots, middle, spread = self.knots[varies], self.middle[varies], self.spread[varies]
         number = columns.index_select(1, self.number)
-        varies = self.knots[:, 0] < self.knots[:, -1]
         absent = number.isnan()
-        filled = torch.where(absent, self.middle, number)
-        rank = _normal(_places(self.knots, filled))
-        size = torch.asinh((filled - self.middle) / self.spread).clamp(-_FURTHEST, _FURTHEST) * varies
+        is_told, number = ~absent.index_select(1, varies), number.index_select(1, varies)
+        filled = torch.where(is_told, number, middle)
+        rank = _normal(_places(knots, filled)) * is_told
+        size = torch.asinh((filled - middle) / spread).clamp(-_FURTHEST, _FURTHEST)
+        gaps = _true_places(absent.any(0))
+        place = torch.cat([varies, len(self.number) + varies, 2 * len(self.number) + gaps])
+        return torch.cat([rank, size, absent.index_select(1, gaps).to(rank.dtype)], 1), place
+
+    def _code_views(self, columns: Tensor) -> Tensor:
+        """Returns the vector of each code; of one that training did not have, that of the highest."""
         codes = columns.index_select(1, self.code).nan_to_num().long()
         embedded = [
             embedding(codes[:, place].clamp(0, len(embedding.weight) - 1))  # type: ignore[arg-type]
             for place, embedding in enumerate(self.embeddings)
         ]
-        return torch.cat([rank.masked_fill(absent | ~varies, 0.0), size, absent.to(rank.dtype), *embedded], 1)
+        return torch.cat([columns.new_empty(len(columns), 0), *embedded], 1)
 
     def go_on_from(self, weights: Mapping[str, Tensor]) -> None:
         """Takes over the weights of a tower that stood alone: the first answer is that tower's."""
@@ -172,6 +204,27 @@ class Tower(nn.Module):
             for buffer, learned in ((self.knots, knots), (self.middle, middle), (self.spread, spread)):
                 buffer.copy_(torch.from_numpy(learned))
             self.spread[self.spread <= 0] = 1.0
+
+
+def _of_members(linear: nn.Linear, member: Tensor, parts: Iterable[tuple[Tensor, Tensor]]) -> Tensor:
+    """Returns linear(x * m) for each of k lines m of a (k, inputs) member, as (W * m) x: (b, k, outputs).
+
+    x comes in parts, each with the places of its inputs; others are zero. One without gradient spares a third of the
+    work.
+    """
+    made: Tensor = linear.bias
+    for part, place in parts:
+        weight = linear.weight.T.index_select(0, place)  # (inputs, outputs)
+        lines = member.index_select(1, place)[..., None]
+        made = made + torch.stack([part @ (weight * line) for line in lines], 1)
+    return made
+
+
+def _true_places(is_true: Tensor) -> Tensor:
+    """Returns the places of what is true; all of them where tensors have no content."""
+    if is_true.is_meta:
+        return torch.arange(len(is_true), device=is_true.device)
+    return is_true.nonzero()[:, 0]
 
 
 def _places(knots: Tensor, values: Tensor) -> Tensor:

@@ -54,10 +54,10 @@ class LocalTokens(nn.Module):
             self.mix.fold(_POSITION, self.position.linear),
         )
         hops = self.mix.block(_HOP, self.hop.weight)  # (hops, M)
-        inside = _rows_inside(self.mix, rows, self.types, batch)
+        inside = _rows_inside(self.mix, rows, self.types, batch, ages.bias + positions.bias)
         narrow = torch.cat([ages.weight, positions.weight, hops.T], 1)
         matrices = TokenMatrices(narrow, ages.form, positions.form)
-        return EncodedTokens(inside + ages.bias + positions.bias, matrices)
+        return EncodedTokens(inside, matrices)
 
     def forward(self, encoded: EncodedTokens, group: SeedGroup) -> Tensor:
         matrices = encoded.matrices
@@ -83,7 +83,7 @@ class GlobalTokens(nn.Module):
     def forward(self, rows: Tensor, local: LocalTokens, batch: TokenBatch) -> Tensor:
         """Returns the (P, D) tokens; types and times are encoded as those of local tokens are."""
         ages = self.mix.fold(_TIME, local.time.linear)
-        inside = _rows_inside(self.mix, rows, local.types, batch) + ages.bias  # (R, M)
+        inside = _rows_inside(self.mix, rows, local.types, batch, ages.bias)  # (R, M)
         narrow = normalised(local.time.inputs(batch.global_age), ages.form)  # (P, inputs)
         return self.mix.finish(_added(inside, batch.global_row, narrow, ages.weight))  # (P, D)
 
@@ -105,10 +105,10 @@ class NoGlobalTokens(nn.Module):
         return rows[:0]
 
 
-def _rows_inside(mix: Mix, rows: Tensor, types: nn.Embedding, batch: TokenBatch) -> Tensor:
-    """Returns what features and types of rows add inside a mix, with its bias: (R, M)."""
-    of_type = mix.block(_TYPE, types.weight) + mix.bias  # (N, M)
-    return mix.block(_FEATURE, rows) + F.embedding(batch.row_type, of_type)
+def _rows_inside(mix: Mix, rows: Tensor, types: nn.Embedding, batch: TokenBatch, bias: Tensor) -> Tensor:
+    """Returns what features and types of rows add inside a mix, with its bias and another: (R, M)."""
+    of_type = mix.block(_TYPE, types.weight) + mix.bias + bias  # (N, M)
+    return _added(of_type, batch.row_type, mix.norms[_FEATURE](rows), mix.blocks[_FEATURE])
 
 
 def _added(rows: Tensor, row: Tensor, narrow: Tensor, weight: Tensor) -> Tensor:

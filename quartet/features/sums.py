@@ -13,13 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quartet.features.summed import ONE, SUM, TREND
-from quartet.machine import compiled, mapped
+from quartet.machine import compiled, mapped, part
 
 _SCRATCH = 2**26  # bytes of running sums that one thread keeps
 _PIECES = 4  # of the seeds, for each thread: some take longer than others
 
 
-@compiled
+@part
 def _first_at_least(key: Any, wanted: Any, low: Any, high: Any) -> Any:
     """Returns the first place in key[low:high] whose value is at least `wanted`; `high` if there is none."""
     while low < high:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import os
 import sys
 from importlib.metadata import version
@@ -33,6 +34,8 @@ from quartet.cli import (
 )
 from quartet.cli.study import study
 from quartet.errors import InternalError, QuartetError, ResourceError, UsageError, printable
+
+_OBJECTS_AT_ONCE = 30_000  # new ones, before Python looks for cycles among them
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -89,7 +92,12 @@ def set_up(
 
 
 def main() -> None:
-    """Runs the command; an error of ours is one line and an exit code, not a traceback."""
+    """Runs the command; an error of ours is one line and an exit code, not a traceback.
+
+    Python looks for cycles of objects after each 700 new ones by default, a tenth of what a short command does:
+    importing and compiling make millions, and few are ever in a cycle.
+    """
+    gc.set_threshold(_OBJECTS_AT_ONCE)
     try:
         app()
     except QuartetError as error:

@@ -15,7 +15,7 @@ from quartet.contexts.draws import below, draw, member
 from quartet.contexts.local import LocalRows, fill_equal_counts, link_rows
 from quartet.contexts.nodes import find_or_add, node_table
 from quartet.graph import seed_entries, visible_range
-from quartet.machine import compiled
+from quartet.machine import compiled, part
 
 FIRST_CAP = 5_000
 SECOND_CAP = 1_000
@@ -55,13 +55,13 @@ def _bfs_many(graph: Any, nodes: Any, times: Any, last_ranks: Any, keys: Any, bu
         link_rows(graph, seed, count + 1, place_of, table, rows)
 
 
-@compiled
+@part
 def pool_space(room: Any) -> Any:
     """Returns room for so many rows within two hops: a table of nodes, their ids, an order and places."""
     return node_table(room), np.empty(room, np.int32), np.empty(room, np.int32), np.empty(room, np.int32)
 
 
-@compiled
+@part
 def most_in_pool(graph: Any, own: Any, last_rank: Any, key: Any) -> Any:
     """Returns how many entries are looked at within two hops, repetitions included, the seed counted."""
     num_first = min(len(own), FIRST_CAP)
@@ -72,7 +72,7 @@ def most_in_pool(graph: Any, own: Any, last_rank: Any, key: Any) -> Any:
     return most
 
 
-@compiled
+@part
 def _pool(
     graph: Any, seed_node: Any, own: Any, last_rank: Any, key: Any, mark: Any, table: Any, ids: Any
 ) -> Any:

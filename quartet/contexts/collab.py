@@ -29,7 +29,7 @@ from quartet.graph import (
     table_of,
     visible_range,
 )
-from quartet.machine import compiled
+from quartet.machine import compiled, part
 
 
 class CollabSettings(NamedTuple):
@@ -84,7 +84,7 @@ def _probe_many(
             node[seed, place] = space.ids[ranked[place]]
 
 
-@compiled
+@part
 def collab_space(settings: Any, most: Any) -> Any:
     """Returns room for probes that meet fewer than `most` look-alikes."""
     return CollabSpace(
@@ -96,7 +96,7 @@ def collab_space(settings: Any, most: Any) -> Any:
     )
 
 
-@compiled
+@part
 def two_hops(
     graph: Any, seed_node: Any, own: Any, last_rank: Any, key: Any, settings: Any, mark: Any, space: Any
 ) -> Any:
@@ -121,7 +121,7 @@ def two_hops(
     return kept
 
 
-@compiled
+@part
 def _four_hops(
     graph: Any, seed_node: Any, own: Any, last_rank: Any, key: Any, settings: Any, mark: Any, space: Any
 ) -> Any:
@@ -151,7 +151,7 @@ def _four_hops(
     return num
 
 
-@compiled
+@part
 def _hit(node: Any, num: Any, mark: Any, space: Any) -> Any:
     """Counts a hit of a look-alike; returns one more than are known now."""
     number = find_or_add(node, num, mark, space.table)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quartet.contexts.context import Context
-from quartet.machine import compiled
+from quartet.machine import compiled, part
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def _measure(local_start: Any, edge_start: Any, edges: Any, measured: Any) -> No
         measured[2, seed] = _clustering(own, count)
 
 
-@compiled
+@part
 def _root(root: Any, place: Any) -> Any:
     while root[place] != place:
         root[place] = root[root[place]]
@@ -78,7 +78,7 @@ def _root(root: Any, place: Any) -> Any:
     return place
 
 
-@compiled
+@part
 def _clustering(edges: Any, count: Any) -> Any:
     """Returns the mean over rows of the share of linked pairs among their neighbours (0 with fewer than two)."""
     linked = np.zeros((count, count), np.bool_)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from quartet.database import mix, salt_of
 from quartet.graph import TemporalGraph
-from quartet.machine import compiled
+from quartet.machine import part
 
 _STEP = np.uint64(0x9E3779B97F4A7C15)
 _LOW = np.uint64(0xFFFFFFFF)
@@ -28,7 +28,7 @@ def seed_keys(
     return mix(mix(start ^ graph.stable_key[nodes]) ^ times.view(np.uint64))
 
 
-@compiled
+@part
 def draw(key: Any, count: Any) -> Any:
     """Returns draw number `count` of a key: 64 random bits (splitmix64)."""
     z = key + np.uint64(count) * _STEP
@@ -37,19 +37,19 @@ def draw(key: Any, count: Any) -> Any:
     return z ^ (z >> np.uint64(31))
 
 
-@compiled
+@part
 def below(bits: Any, limit: Any) -> Any:
     """Returns a number from 0 to below `limit`, from the lower half of some random bits."""
     return np.int64(((bits & _LOW) * np.uint64(limit)) >> _HALF)
 
 
-@compiled
+@part
 def chance(bits: Any) -> Any:
     """Returns a number from 0 to below 2^32, from the upper half of some random bits."""
     return np.int64(bits >> _HALF)
 
 
-@compiled
+@part
 def choose(key: Any, count: Any, total: Any, wanted: Any, chosen: Any) -> Any:
     """Fills `chosen` with `wanted` distinct numbers below `total` (all of them if there are no more).
 
@@ -71,7 +71,7 @@ def choose(key: Any, count: Any, total: Any, wanted: Any, chosen: Any) -> Any:
     return wanted
 
 
-@compiled
+@part
 def member(key: Any, count: Any, place: Any, total: Any, wanted: Any) -> Any:
     """Returns member `place` of a random subset of `wanted` numbers below `total`, without drawing the others.
 

@@ -14,7 +14,7 @@ from quartet.contexts.context import Array
 from quartet.contexts.draws import below, draw
 from quartet.contexts.local import LocalRows, fill_equal_counts
 from quartet.contexts.nodes import find_or_add, node_table
-from quartet.machine import compiled
+from quartet.machine import compiled, part
 
 
 def fall_back(seeds: Chunk, rows: LocalRows, stream_ranks: Array) -> None:
@@ -49,7 +49,7 @@ def _fall_back_many(
         num_rows[seed] = count + 1
 
 
-@compiled
+@part
 def _first_above(values: Any, low: Any, high: Any, most: Any) -> Any:
     """Returns the first place in values[low:high], which ascend, whose value is above `most`; `high` if there is none.
 
@@ -64,7 +64,7 @@ def _first_above(values: Any, low: Any, high: Any, most: Any) -> Any:
     return low
 
 
-@compiled
+@part
 def _draw_rows(graph: Any, ends: Any, key: Any, wanted: Any, mark: Any, table: Any, node: Any) -> Any:
     """Writes up to `wanted` distinct visible rows into `node[1:]`: all there are, or draws until it is enough."""
     stream, offsets = graph.stream, graph.offsets

@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from quartet.machine import compiled
+from quartet.machine import compiled, part
 
 MOST_BYTES = 3  # of a code: no local context has more than 2^15 rows
 
 
-@compiled
+@part
 def write_links(edges: Any, num_edges: Any, links: Any) -> Any:
     """Writes edges (child, parent), in the order of children, into `links`; returns how many bytes they take."""
     size, child, spot = 0, 0, 0

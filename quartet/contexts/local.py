@@ -11,7 +11,7 @@ from quartet.contexts.context import Array, Arrays, starts
 from quartet.contexts.links import MOST_BYTES, write_links
 from quartet.contexts.nodes import find
 from quartet.graph import parent_slots, prefetch
-from quartet.machine import compiled
+from quartet.machine import part
 
 UNREACHED = 255
 
@@ -60,7 +60,7 @@ class LocalRows(NamedTuple):
         }
 
 
-@compiled
+@part
 def fill_equal_counts(counts: Any, num_others: Any, slots: Any) -> None:
     """Says how often each row but the seed stands in the padded context: equally often, earlier ones once more."""
     free = slots - num_others
@@ -68,7 +68,7 @@ def fill_equal_counts(counts: Any, num_others: Any, slots: Any) -> None:
         counts[place] = 1 + free // num_others + (place <= free % num_others)
 
 
-@compiled
+@part
 def link_rows(graph: Any, seed: Any, count: Any, place_of: Any, table: Any, rows: Any) -> None:
     """Finds the edges among the rows of a seed's context, how far each row is from the seed, and writes both."""
     node, hop = rows.node[seed], rows.hop[seed]
@@ -78,7 +78,7 @@ def link_rows(graph: Any, seed: Any, count: Any, place_of: Any, table: Any, rows
     rows.num_bytes[seed] = write_links(edges, num_edges, rows.links[seed])
 
 
-@compiled
+@part
 def induce_edges(graph: Any, node: Any, count: Any, place_of: Any, mark: Any, table: Any, edges: Any) -> Any:
     """Fills `edges` with those among the chosen rows, as (child, parent) places; returns how many there are."""
     parents = graph.parents
@@ -96,7 +96,7 @@ def induce_edges(graph: Any, node: Any, count: Any, place_of: Any, mark: Any, ta
     return num_edges
 
 
-@compiled
+@part
 def shorten_hops(hop: Any, count: Any, edges: Any, num_edges: Any) -> None:
     """hop = min(hop, distance from the seed inside the induced graph), in place."""
     starts = np.zeros(count + 1, np.int32)

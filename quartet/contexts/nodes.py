@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from quartet.machine import compiled
+from quartet.machine import part
 
 _STEP = np.uint64(0x9E3779B97F4A7C15)
 ABSENT = -1
@@ -22,7 +22,7 @@ class NodeTable(NamedTuple):
     number: Any
 
 
-@compiled
+@part
 def node_table(most: Any) -> Any:
     """Returns an empty table for up to `most` nodes, a quarter full at the most."""
     size = 64
@@ -31,7 +31,7 @@ def node_table(most: Any) -> Any:
     return NodeTable(np.full(size, -1, np.int64), np.empty(size, np.int32))
 
 
-@compiled
+@part
 def _place(key: Any, table: Any) -> Any:
     """Returns where a node stands, or where it would."""
     mask, mark = len(table.key) - 1, key >> 32
@@ -41,7 +41,7 @@ def _place(key: Any, table: Any) -> Any:
     return place
 
 
-@compiled
+@part
 def find(node: Any, mark: Any, table: Any) -> Any:
     """Returns the number of a node, or `ABSENT`."""
     key = np.int64(mark) << 32 | np.int64(node)
@@ -49,7 +49,7 @@ def find(node: Any, mark: Any, table: Any) -> Any:
     return np.int64(table.number[place]) if table.key[place] == key else np.int64(ABSENT)
 
 
-@compiled
+@part
 def find_or_add(node: Any, number: Any, mark: Any, table: Any) -> Any:
     """Returns the number of a node, which becomes `number` if the node is new."""
     key = np.int64(mark) << 32 | np.int64(node)
@@ -60,7 +60,7 @@ def find_or_add(node: Any, number: Any, mark: Any, table: Any) -> Any:
     return np.int64(table.number[place])
 
 
-@compiled
+@part
 def rank_by_count(counts: Any, num: Any, wanted: Any, ranked: Any, starts: Any) -> Any:
     """Fills `ranked` with the numbers 1..num-1 of highest count, ties in the order of discovery.
 

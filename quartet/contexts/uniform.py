@@ -17,7 +17,7 @@ from quartet.contexts.draws import below, draw, member
 from quartet.contexts.local import LocalRows, fill_equal_counts, link_rows
 from quartet.contexts.nodes import find_or_add
 from quartet.graph import has_parent, seed_entries, table_of, visible_range
-from quartet.machine import compiled
+from quartet.machine import compiled, part
 
 _CHOICE = 1 << 31  # draws that choose among entries are counted from here, behind those that cap them
 
@@ -75,7 +75,7 @@ def _uniform_many(
         link_rows(graph, seed, count + 1, place_of, table, rows)
 
 
-@compiled
+@part
 def _choose(
     graph: Any, node: Any, entries: Any, key: Any, first_draw: Any, cap: Any, kept: Any, seen: Any
 ) -> None:
@@ -96,7 +96,7 @@ def _choose(
             kept[relation, spot] = other
 
 
-@compiled
+@part
 def _add(kept: Any, seen: Any, num: Any, mark: Any, table: Any, ids: Any) -> Any:
     """Numbers the kept rows that are new, relation by relation; returns the next free number."""
     for relation in range(len(seen)):

@@ -22,7 +22,7 @@ from quartet.contexts.draws import below, chance, draw, member
 from quartet.contexts.local import UNREACHED, LocalRows, link_rows
 from quartet.contexts.nodes import find_or_add, node_table, rank_by_count
 from quartet.graph import parent_slots, prefetch, seed_entries, visible_end, visible_range
-from quartet.machine import compiled
+from quartet.machine import compiled, part
 
 
 class WalkSettings(NamedTuple):
@@ -89,7 +89,7 @@ def _walk_many(
         link_rows(graph, seed, count + 1, place_of, space.table, rows)
 
 
-@compiled
+@part
 def walk_space(num_walks: Any, most: Any) -> Any:
     """Returns room for walks that meet up to `most` rows, the seed included."""
     return WalkSpace(
@@ -105,7 +105,7 @@ def walk_space(num_walks: Any, most: Any) -> Any:
     )
 
 
-@compiled
+@part
 def walk_one(
     graph: Any, seed_node: Any, own: Any, last_rank: Any, key: Any, settings: Any, mark: Any, space: Any
 ) -> Any:
@@ -159,7 +159,7 @@ def walk_one(
     return num
 
 
-@compiled
+@part
 def _find_ranges(graph: Any, last_rank: Any, settings: Any, space: Any, first: Any, last: Any) -> None:
     """Finds the visible, truncated range of neighbours of each new row. What a loop reads, the one before has fetched.
 
@@ -183,7 +183,7 @@ def _find_ranges(graph: Any, last_rank: Any, settings: Any, space: Any, first: A
         width[number] = count
 
 
-@compiled
+@part
 def _fill_counts(visits: Any, ranked: Any, count: Any, slots: Any, counts: Any) -> None:
     """Says how often each row stands in the padded context: once, plus its part of the free slots.
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from quartet.machine import compiled
+from quartet.machine import compiled, part
 
 _SHORTEST, _LONGEST = 3, 5
 _START = np.uint64(0xCBF29CE484222325)
@@ -21,18 +21,18 @@ _MOST_SWEEPS, _ROUNDING = 50, 1e-15
 _WHOLE = np.uint64(0x57)  # begins the hash of a whole word, so that it is not that of a group
 
 
-@compiled
+@part
 def _is_letter(byte: Any) -> Any:
     return byte >= 0x80 or 0x61 <= byte <= 0x7A or 0x30 <= byte <= 0x39
 
 
-@compiled
+@part
 def _bucket(state: Any, bits: Any) -> Any:
     state = (state ^ (state >> np.uint64(32))) * np.uint64(0xD6E8FEB86659FD93)
     return np.int64(state >> np.uint64(64 - bits))
 
 
-@compiled
+@part
 def _count(bucket: Any, counts: Any, touched: Any, size: Any) -> Any:
     if counts[bucket] == 0:
         touched[size] = bucket
@@ -41,7 +41,7 @@ def _count(bucket: Any, counts: Any, touched: Any, size: Any) -> Any:
     return size
 
 
-@compiled
+@part
 def _count_groups(letters: Any, begin: Any, end: Any, bits: Any, counts: Any, touched: Any) -> Any:
     """Returns how many buckets a text touches; `touched` lists them, `counts` says how often (to be cleared)."""
     size, place = 0, begin
@@ -60,7 +60,7 @@ def _count_groups(letters: Any, begin: Any, end: Any, bits: Any, counts: Any, to
     return size
 
 
-@compiled
+@part
 def _count_word(letters: Any, begin: Any, stop: Any, bits: Any, counts: Any, touched: Any, size: Any) -> Any:
     """Groups start at the mark before the word or at a letter, and may end with the mark behind it."""
     for start in range(begin - 1, stop):
@@ -175,7 +175,7 @@ def eigen(symmetric: Any) -> Any:
     return np.diag(matrix), vectors
 
 
-@compiled
+@part
 def _rotate(matrix: Any, one: Any, other: Any, cosine: Any, sine: Any) -> Any:
     """Turns two columns in their plane."""
     for row in range(len(matrix)):

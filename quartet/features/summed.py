@@ -31,7 +31,7 @@ MOST_VALUES = 4  # of a category
 CODE = " (code)"  # how the name of a column ends whose numbers have no order
 _MOST_DIMENSIONS = 4  # of a text's vector
 _FURTHEST = 1e6  # of the mean from zero, in deviations: beyond, a sum says no more than a count
-_MANY, _GLANCE, _FAR_FROM_IT = 2**20, 2**17, 0.9
+_MANY, _GLANCE, _FAR_FROM_IT = 2**15, 2**13, 0.9
 _TELLS_THE_DATE, _FEWEST = 0.98, 20  # rank correlation with time, over so many rows at least
 
 _MOST_DATES = 10_000

@@ -13,12 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quartet.features.summed import ONE, SUM, TREND
-from quartet.machine import compiled
+from quartet.machine import compiled, part
 
 _SCRATCH = 2**26  # bytes of running sums that one thread keeps
 
 
-@compiled
+@part
 def _first_at_least(key: Any, wanted: Any, low: Any, high: Any) -> Any:
     """Returns the first place in key[low:high] whose value is at least `wanted`; `high` if there is none."""
     while low < high:

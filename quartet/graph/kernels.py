@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from quartet.machine import compiled
+from quartet.machine import compiled, part
 
 Ints = NDArray[Any]
 
@@ -42,7 +42,7 @@ class GraphArrays(NamedTuple):
 # --- reading --------------------------------------------------------------------------------------
 
 
-@compiled
+@part
 def table_of(graph: Any, node: Any) -> Any:
     """Returns the table of a node. There are few tables, so they are tried in turn."""
     table = 0
@@ -51,7 +51,7 @@ def table_of(graph: Any, node: Any) -> Any:
     return table
 
 
-@compiled
+@part
 def parent_slots(graph: Any, node: Any) -> Any:
     """Returns the range of a node's places in `parents`."""
     table = table_of(graph, node)
@@ -60,7 +60,7 @@ def parent_slots(graph: Any, node: Any) -> Any:
     return first, first + width
 
 
-@compiled
+@part
 def most_parents(graph: Any) -> Any:
     """Returns the most foreign keys that a table has, at least one. numba's own maximum takes seconds to compile."""
     most = np.int64(1)
@@ -69,14 +69,14 @@ def most_parents(graph: Any) -> Any:
     return most
 
 
-@compiled
+@part
 def has_parent(graph: Any, child: Any, node: Any) -> Any:
     """Returns whether `child` names `node` as a parent."""
     first, last = parent_slots(graph, child)
     return _is_among(graph.parents, first, last, node)
 
 
-@compiled
+@part
 def visible_end(entries: Any, begin: Any, end: Any, last_rank: Any) -> Any:
     """Returns the end of the visible prefix of a list: of the entries whose rank is at most `last_rank`."""
     if begin == end or entries[end - 1] >> 32 <= last_rank:
@@ -91,14 +91,14 @@ def visible_end(entries: Any, begin: Any, end: Any, last_rank: Any) -> Any:
     return low
 
 
-@compiled
+@part
 def visible_range(graph: Any, node: Any, last_rank: Any) -> Any:
     """Returns where the list of a node begins, and how many of its entries are visible."""
     begin = graph.indptr[node]
     return begin, visible_end(graph.entries, begin, graph.indptr[node + 1], last_rank) - begin
 
 
-@compiled
+@part
 def seed_entries(graph: Any, node: Any, time: Any, last_rank: Any) -> Any:
     """Returns the visible entries of a seed's own list, in its order.
 
@@ -157,7 +157,7 @@ def make_simple(graph: Any, key: Any) -> Any:
     return loops, parallel
 
 
-@compiled
+@part
 def _is_among(parents: Any, begin: Any, end: Any, node: Any) -> Any:
     for slot in range(begin, end):
         if parents[slot] == node:
@@ -245,7 +245,7 @@ def merge_parents(graph: Any, rank: Any, key: Any, indptr: Any, entries: Any) ->
                 write += 1
 
 
-@compiled
+@part
 def _comes_before(first: Any, second: Any, key: Any) -> Any:
     """Returns whether an entry stands before another: by rank, then by the stable key of the neighbour."""
     if first >> 32 != second >> 32:

@@ -1,6 +1,6 @@
 """What we ask of the computer: files, compiled loops, cores, devices, processes, shards, and large arrays in files."""
 
-from quartet.machine.compiled import compiled, is_compiled
+from quartet.machine.compiled import compiled, is_compiled, part
 from quartet.machine.cores import free_cores, mapped, one_thread_each, usable_cores, use_threads
 from quartet.machine.devices import Precision, autocast, choose_device, free_bytes
 from quartet.machine.files import (
@@ -60,6 +60,7 @@ __all__ = [
     "new_folder",
     "one_thread_each",
     "parse_size",
+    "part",
     "set_aside",
     "set_columns_aside",
     "show_size",

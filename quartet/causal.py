@@ -1,8 +1,8 @@
 """The one causal predicate: `visible(row, t)` means `known_at(row) <= t`.
 
 Nothing else in this project compares the time of a row with the time of a seed. Every other
-module asks one of the three functions below, which are the same predicate for an array of rows,
-for a sorted array, and for the ranks of a `TemporalGraph`.
+module asks one of the four functions below, which are the same predicate for an array of rows,
+for a sorted array, for the ranks of a `TemporalGraph`, and for a compiled loop.
 
 `rule="<"` reads "strictly before", as the text of the RelBench board does. Rows that were always
 known carry the time `STATIC`, the smallest integer, so that either rule shows them.
@@ -44,3 +44,8 @@ def last_visible_rank(
     With rank 0 for `STATIC`, an entry of the graph is visible exactly when its rank is at most this.
     """
     return num_visible(distinct_times, time, rule) - 1
+
+
+def latest_visible(time: NDArray[np.int64], rule: TimeRule = "<=") -> NDArray[np.int64]:
+    """The latest time that a visible row can have: a row is visible exactly when its time is at most this."""
+    return np.asarray(np.minimum(time, _END_OF_TIME) - (rule == "<"))

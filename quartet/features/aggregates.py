@@ -6,6 +6,7 @@ They look up to two links far, and from a parent two links down. Windows are cou
     results by driverId -> points: mean of the last 12         what they hold, together
     results by driverId, raceId -> races -> round: latest      what their other parents hold
     orders by customer, items by order -> price: sum of 8 days what their children hold
+    orders by customer without deliveries by order: of the last 12    how many of them have no child of a kind yet
     teamId -> teams, founded (number)                          what its parent holds
     teamId -> teams, leagueId -> leagues, level (number)       what a parent's parent holds
     teamId -> teams, results by teamId -> points: mean         what a parent's children hold, by then
@@ -57,6 +58,7 @@ from quartet.features.paths import GROWING, LAST, Events, Path, events_below
 from quartet.features.summed import MOST_VALUES, Summed, TableCells, table_cells
 from quartet.features.table import FeatureTable
 from quartet.features.timeline import Columns, Ints
+from quartet.features.waiting import WaitingBlock
 from quartet.machine import give_back, mapped
 from quartet.tasks import KNOWN_LABELS, LABEL, Seeds
 from quartet.times import DAY, STATIC, show_length
@@ -235,6 +237,8 @@ def _around(
         path = path_of(events, is_near=events.is_near)
         yield PathBlock(way, path, cells[events.table])
         yield from _classes(way, path, cells[events.table])
+        if events.is_near:
+            yield from _waiting(database, way, path)
         if events.is_near and not ups:
             yield PlaceBlock(path, cells[events.table], database[table].known_at, table)
             if events.table == KNOWN_LABELS:
@@ -286,6 +290,14 @@ def _alike(
             path = path_of(events)
             yield PathBlock(way, path, cells[events.table])
             yield from _classes(way, path, cells[events.table])
+
+
+def _waiting(database: Database, way: Way, path: Path) -> Iterator[Block]:
+    """Yields for each table whose rows come in time and name those of a path: how many are not named yet."""
+    for below in (relation for relation in database.relations if relation.parent == path.table):
+        others = database[below.table]
+        if others.is_timed and below.table != KNOWN_LABELS:
+            yield WaitingBlock(way, path, below, others.known_at, database[path.table].num_rows)
 
 
 def _as_told(rows: tuple[Ints, Ints, Ints]) -> tuple[Ints, Ints, Ints]:

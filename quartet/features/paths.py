@@ -59,7 +59,7 @@ class Events:
         own, above = database[relation.table].known_at, database[relation.parent].known_at
 
         def find() -> tuple[Ints, Ints, Ints]:
-            child = _linked(relation)
+            child = linked(relation)
             parent = relation.rows[child]
             return parent, child, np.maximum(own[child], above[parent]) if counts_parent else own[child]
 
@@ -75,7 +75,7 @@ class Events:
             about, shown, known_at = self.rows
             place = np.full(num_shown, -1)
             place[shown] = np.arange(len(shown))
-            child = _linked(relation)
+            child = linked(relation)
             child = child[place[relation.rows[child]] >= 0]
             of = place[relation.rows[child]]
             return about[of], child, np.maximum(known_at[of], own[child])
@@ -99,7 +99,7 @@ class Events:
         return Events(label, relation.parent, found_in, find, is_count, first=self.first, second=relation)
 
 
-def _linked(relation: Relation) -> Ints:
+def linked(relation: Relation) -> Ints:
     """Returns the rows that name another row."""
     is_linked = relation.rows >= 0
     if relation.table == relation.parent:
@@ -160,7 +160,7 @@ class Path:
         if self.is_count:  # those which the shown rows name
             return self.second.parent, self.second.rows[self.shown[begin:end]]
         assert self.first is not None
-        child = _linked(self.first)
+        child = linked(self.first)
         child = child[self.second.rows[child] >= 0]
         return self.second.table, child[self.timeline.order[begin:end]]
 

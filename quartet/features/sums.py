@@ -1,4 +1,4 @@
-"""The loops behind relational columns: where a node's events are cut, and sums of cells between two cuts.
+"""The loops behind relational columns: where a node's events are cut, which of them wait, and sums between two cuts.
 
 Sums are of whole numbers. These are exact, so a difference of two of them holds nothing of the events outside, and
 neither the future nor the order of rows can change a bit.
@@ -54,6 +54,32 @@ def event_cuts(key: Any, num_times: Any, node: Any, ranks: Any, place: Any, last
                 since = _first_at_least(key, key[since], begin, end)
             cuts[seed, 1 + num_windows + number] = since
     return cuts
+
+
+@compiled
+def count_waiting(answered_at: Any, shown: Any, cuts: Any, latest: Any, most: Any) -> Any:
+    """Returns for each seed how many events since each cut wait, and the first since the second; -1 where none is.
+
+    `cuts` are those of a timeline: where events begin, where the last so many begin, and where they end.
+    """
+    num_cuts = cuts.shape[1] - 2
+    found = np.full((len(cuts), num_cuts + 1), -1, np.int64)
+    for seed in range(len(cuts)):
+        end = cuts[seed, -1]
+        if end == cuts[seed, 0]:
+            continue
+        for number in range(num_cuts):
+            begin = cuts[seed, 1 + number]
+            if end - begin > most:
+                continue
+            count = 0
+            for event in range(begin, end):
+                if answered_at[shown[event]] > latest[seed]:
+                    count += 1
+                    if number == 1 and found[seed, -1] < 0:
+                        found[seed, -1] = event
+            found[seed, number] = count
+    return found
 
 
 @compiled

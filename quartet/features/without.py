@@ -19,9 +19,10 @@ from quartet.database import Database
 from quartet.features.aggregates import RelationalColumns
 from quartet.features.blocks import ClassBlock, LagBlock, Matrix, OwnBlock, PathBlock, Way, commonest
 from quartet.features.lists import LIST_WAYS, ListBlock
-from quartet.features.paths import FEW, LAST, MANY, WINDOWS, Path
+from quartet.features.paths import FEW, LAST, MANY, WINDOWS, Path, linked
 from quartet.features.summed import ONE, SUM, TREND, Summed
 from quartet.features.timeline import Ints, days_since
+from quartet.features.waiting import LASTS, WaitingBlock
 from quartet.tasks import Seeds
 from quartet.times import STATIC
 
@@ -69,12 +70,14 @@ def columns_without(
         place += len(block.names)
         if wanted is not None and wanted.isdisjoint(block.names):
             continue
-        if isinstance(block, (OwnBlock, PathBlock, ClassBlock)):
+        if isinstance(block, (OwnBlock, PathBlock, ClassBlock, WaitingBlock)):
             end, is_cut = _followed(block.way, row, time, columns.rule, lost, len(gone))
             if isinstance(block, PathBlock) and end >= 0:
                 _path_without(block.path, block.summed, end, time, columns.rule, lost, target)
             if isinstance(block, ClassBlock) and end >= 0:
                 _classes_without(block, end, time, columns.rule, lost, target)
+            if isinstance(block, WaitingBlock) and end >= 0:
+                _waiting_without(block, end, time, columns.rule, lost, target)
             target[is_cut] = np.nan
         elif isinstance(block, LagBlock):
             _lags_without(block, int(row[0]), time, columns.rule, lost, target)
@@ -232,3 +235,24 @@ def _lists_without(block: ListBlock, about: int, time: int, rule: TimeRule, lost
             if held.any():
                 lines[number, 2] = (time - times[kept[held]][-1]) / block.path.unit
         out[variant] = lines.ravel()
+
+
+def _waiting_without(
+    block: WaitingBlock, about: int, time: int, rule: TimeRule, lost: _Gone, out: Matrix
+) -> None:
+    """Fills the columns of variants that lack some of the events, or some of the rows that name them."""
+    cuts, removed = _removed(block.path, about, time, rule, lost)
+    begin, num, asked = int(cuts[0]), int(cuts[-1] - cuts[0]), np.array([time])
+    shown, times = (a[begin : begin + num] for a in (block.path.shown, block.path.timeline.time))
+    below = linked(block.below)
+    below = below[np.isin(block.below.rows[below], shown)]
+    naming: dict[int, list[int]] = {}
+    for variant, place in zip(*lost.of(block.below.table, below), strict=True):
+        naming.setdefault(int(variant), []).append(int(place))
+    gone_events = dict(removed)
+    for variant in {*gone_events, *naming}:
+        kept = _kept_tail(num, gone_events.get(variant, np.empty(0, np.int64)), num)
+        first = [np.searchsorted(times[kept], times[kept[-min(n, len(kept))]]) for n in LASTS if len(kept)]
+        own = np.array([[0, *first, len(kept)] if len(kept) else [0] * (len(LASTS) + 2)])
+        answered_at = block.answered_by(np.delete(below, naming.get(variant, [])))
+        block.told(own, shown[kept], times[kept], answered_at, asked, rule, out[variant : variant + 1])

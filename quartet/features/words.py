@@ -24,6 +24,7 @@ from quartet.features.blocks import (
 from quartet.features.lists import ListBlock
 from quartet.features.paths import LAST, WINDOWS, Path
 from quartet.features.summed import SUM, TREND, Summed, TableCells
+from quartet.features.waiting import LASTS, WaitingBlock
 from quartet.tasks import KNOWN_LABELS, LABEL
 from quartet.times import DAY
 
@@ -103,6 +104,8 @@ def column_words(columns: RelationalColumns) -> dict[str, ColumnWords]:
     for block in columns.blocks:
         if isinstance(block, PathBlock):
             found += [link for link in (block.path.first, block.path.second) if link is not None]
+        if isinstance(block, WaitingBlock):
+            found.append(block.below)
         if isinstance(block, (PathBlock, OwnBlock)):
             found += [link for link, _ in block.way.links if isinstance(link, Relation)]
 
@@ -125,6 +128,8 @@ def column_words(columns: RelationalColumns) -> dict[str, ColumnWords]:
             words = list(_list_words(block))
         elif isinstance(block, ClassBlock):
             words = list(_class_words(block, _subject(block.path, block.way, noun)))
+        elif isinstance(block, WaitingBlock):
+            words = list(_waiting_words(block, _subject(block.path, block.way, noun), noun(block.below)))
         elif isinstance(block, PathBlock):
             words = list(_path(block.path, block.summed, _subject(block.path, block.way, noun)))
         else:
@@ -303,6 +308,15 @@ def _class_words(block: ClassBlock, subject: str) -> Iterator[ColumnWords]:
     facts = ColumnWords("", block.path.table, block.path.label, "latest", cell=block.label, names=names)
     yield replace(facts, words=f"the latest of {subject}")
     yield replace(facts, words=f"the commonest of the last {LAST} {subject}", span=f"last {LAST}")
+
+
+def _waiting_words(block: WaitingBlock, subject: str, others: str) -> Iterator[ColumnWords]:
+    facts = ColumnWords("", block.path.table, block.path.label, "latest", cell=f"without {others}")
+    for number in LASTS:
+        span = "latest" if number == 1 else f"last {number}"
+        yield replace(facts, words=f"number of the {span} {subject} without {others} yet", span=span)
+    text = f"days since the first of the last {LAST} {subject} without {others} yet"
+    yield replace(facts, words=text, span=f"last {LAST}")
 
 
 def _short(window: str) -> str:

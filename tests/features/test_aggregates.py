@@ -106,6 +106,34 @@ def test_plain_columns_are_near_cells_and_counts_means_and_sums_of_one_and_four_
     assert not any(name.startswith(("world", "team -> teams")) for name in columns.plain)
 
 
+WAITING = "rides by rider without laps by ride: "
+
+
+@pytest.mark.parametrize(
+    ("number", "rule", "expected"),
+    [
+        (7, "<=", [1, 2, 2, 4.0]),  # ride 5 waits, and ride 4 since day 3
+        (3.5, "<=", [2, 2, 2, 0.5]),  # rides 3 and 4, both of day 3
+        (4, "<=", [1, 1, 1, 1.0]),  # the lap of ride 3 is known
+        (4, "<", [2, 2, 2, 1.0]),  # not yet
+        (2, "<=", [0, 0, 0, math.nan]),
+        (0, "<=", [math.nan] * 4),
+    ],
+)
+def test_rides_wait_for_their_laps(tour: Tour, number: float, rule: TimeRule, expected: list[float]) -> None:
+    found = tour.columns("riders", 0, number, rule)
+    told = [value for name, value in found.items() if name.startswith(WAITING)]
+    assert told == pytest.approx(expected, nan_ok=True)
+
+
+def test_of_rows_that_come_all_at_once_nothing_waits(tour: Tour, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two rides of a day are looked at, three rides in all are too many."""
+    monkeypatch.setattr("quartet.features.waiting._MOST", 2)
+    found = tour.columns("riders", 0, 3.5)
+    told = [value for name, value in found.items() if name.startswith(WAITING)]
+    assert told == pytest.approx([2, math.nan, math.nan, math.nan], nan_ok=True)
+
+
 def test_a_path_is_known_when_its_last_row_is(tour: Tour) -> None:
     """Ride 4 of day 3 counts at once, its race from day 6, the second lap of ride 3 from day 8."""
     km, lap = "rides by rider, race -> races -> km: latest", "rides by rider, laps by ride -> seconds: latest"
@@ -485,6 +513,26 @@ class Twin:
                 text = f"{label}, {second.table} by {second.foreign_key.distinct_label}"
                 yield text, second.table, below if is_there else None, True, False
 
+    def waiting(self, label: str, table: str, found: Found, time: int) -> dict[str, float]:
+        """Of the latest rows of a path, how many no visible row of each table names, and since when the first waits."""
+        columns: dict[str, float] = {}
+        seen = sorted(self.visible(found, time), key=lambda pair: pair[1])
+        for below in (r for r in self.database.relations if r.parent == table and self.has_times(r.table)):
+            name = f"{label} without {below.table} by {below.foreign_key.distinct_label}"
+            waits = {
+                row
+                for row, _ in seen
+                if all(is_future(known, time, self.rule) for _, known in self.children(below, row, STATIC))
+            }
+            for number, way in ((1, "the latest"), (12, "of the last 12"), (50, "of the last 50")):
+                last = [(row, known) for row, known in seen if known >= seen[-number:][0][1]]
+                since = [known for row, known in last if row in waits]
+                columns[f"{name}: {way}"] = len(since) if seen else math.nan
+                if number == 12:
+                    days = (time - since[0]) / DAY if since and since[0] != STATIC else math.nan
+                    columns[f"{name}: days since the first of the last 12"] = days
+        return columns
+
     def visible(self, found: Found, time: int) -> Found:
         return [(row, known) for row, known in found if not is_future(known, time, self.rule)]
 
@@ -558,6 +606,7 @@ class Twin:
         found = self.own(table, row, time)
         for path in self.paths(table, row, ups):
             found |= self.of_path(*path, time)
+            found |= self.waiting(*path[:3], time) if path[-1] else {}
         for label, shown, rows, *rest in (
             self.alike(table, row, time) if not ups and self.has_times(table) else ()
         ):

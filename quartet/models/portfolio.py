@@ -144,15 +144,7 @@ class Portfolio:
     @property
     def gains(self) -> dict[str, float]:
         """Returns what splits by each column gained, on average over the trees as they weigh."""
-        trees = [
-            (member.model.gains, weight) for member, weight in self._weighted if member.architecture == _TREES
-        ]
-        total = sum(weight for _, weight in trees)
-        gains: dict[str, float] = {}
-        for own, weight in trees:
-            for name, gain in own.items():
-                gains[name] = gains.get(name, 0.0) + gain * (weight / total if total else 1 / len(trees))
-        return gains
+        return _mean_gains(self.members, self.weights)
 
     @property
     def leading_columns(self) -> list[str]:
@@ -362,7 +354,7 @@ class Fitting:
         """Fits a member; tells whether it came to its end."""
         before = time.perf_counter()
         recipe = self.recipe_of(architecture, rng_seed, **changes)
-        data = self.data.changed(recipe, columns, start)
+        data = self.data.changed(recipe, columns, start, _mean_gains(self.members))
         told = _MemberListener(self.listener, architecture == _NETWORK)
         state = self.state and self.state / f"{architecture}-{rng_seed}"
         fitted = model_row(architecture).model_class.fit(data, self.processes, told, state)
@@ -407,6 +399,18 @@ class Fitting:
             logits = [np.tensordot(part, np.stack(self.logits), 1) for part in parts]
             of_part = blend_weights(self.kind, self.labels, (asked.node, asked.time), logits, scores, usual)
         return np.asarray(np.tensordot(of_part, np.stack(parts), 1))
+
+
+def _mean_gains(members: Sequence[Member], weights: Sequence[float] = ()) -> dict[str, float]:
+    """Returns what splits by each column gained on average over trees, of which all weigh the same without weights."""
+    trees = [place for place, member in enumerate(members) if member.architecture == _TREES]
+    total = sum(weights[place] for place in trees) if weights else 0.0
+    gains: dict[str, float] = {}
+    for place in trees:
+        share = weights[place] / total if total else 1 / len(trees)
+        for name, gain in members[place].model.gains.items():
+            gains[name] = gains.get(name, 0.0) + gain * share
+    return gains
 
 
 def _gained(models: Sequence[Any], part: float) -> set[str]:

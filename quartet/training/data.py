@@ -160,6 +160,7 @@ class TrainingData:
     on: str | None = None  # who samples contexts
     chosen_columns: tuple[str, ...] | None = None  # of all relational columns; None: all
     start: Mapping[str, torch.Tensor] | None = None  # the weights of a tower that a new network takes over
+    gains: Mapping[str, float] = field(default_factory=dict)  # of trees by each column, for towers
     some: dict[Split, NDArray[np.bool_]] = field(
         default_factory=dict
     )  # of a split's seeds, where not all are read
@@ -238,10 +239,15 @@ class TrainingData:
         return self.view.matrix(self.seeds[split], self.column_names)
 
     def changed(
-        self, recipe: Recipe, columns: tuple[str, ...], start: Mapping[str, torch.Tensor] | None = None
+        self,
+        recipe: Recipe,
+        columns: tuple[str, ...],
+        start: Mapping[str, torch.Tensor] | None = None,
+        gains: Mapping[str, float] | None = None,
     ) -> TrainingData:
         """Returns the same data for another recipe that reads the same features, with some of the columns."""
-        other = replace(self, recipe=recipe, chosen_columns=columns, start=start)
+        gains = self.gains if gains is None else gains
+        other = replace(self, recipe=recipe, chosen_columns=columns, start=start, gains=gains)
         kept = {"seeds": self.seeds, "_columns": self._columns, "bins": self.bins}
         kept |= {"readable_columns": self.readable_columns}
         kept |= {name: self.__dict__[name] for name in ("highest_codes",) if name in self.__dict__}

@@ -141,7 +141,8 @@ class Network(nn.Module):
             names = data.column_names
             schema = replace(schema, columns=names, codes=_code_sizes(names, data.highest_codes))
         network = cls(recipe.model, schema)
-        network.readout.begin(data.output.start(), columns)
+        gains = [data.gains.get(name, 0.0) for name in schema.columns]
+        network.readout.begin(data.output.start(), columns, gains)
         if data.start is not None:
             network.readout.go_on_from(data.start)
         return network

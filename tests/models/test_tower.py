@@ -105,6 +105,25 @@ def test_a_number_that_never_varied_in_training_moves_nothing(tower: Tower) -> N
     assert all((other - usual).abs().max() > 1e-3 for other in others)
 
 
+def test_columns_by_which_trees_gained_are_louder(tower: Tower) -> None:
+    """`a` gained four times as much as `b` and is twice as loud; `c` gained nothing, and is a little softer."""
+    plain = tower.views(torch.tensor(training_rows()))
+    tower.begin([0.5, -0.5], training_rows(), [0.8, 0.2, 0.0, 0.0])
+    views = tower.views(torch.tensor(training_rows()))
+    share = (views / plain)[95].detach()[[0, 2, 5, 6]].tolist()
+    assert share[0] == share[1] == pytest.approx(2 * share[3])  # rank and size of `a`, and the code `b`
+    assert share[2] == pytest.approx(share[3] / 2**0.5)  # where `c` is absent
+    assert tower.loudness.square().mean() == pytest.approx(1.0)
+
+
+def test_weights_of_before_there_was_loudness_are_read(tower: Tower) -> None:
+    weights = {name: tensor for name, tensor in tower.state_dict().items() if name != "loudness"}
+    other = new_readout(CONFIG, SCHEMA).eval()
+    other.load_state_dict(weights)
+    columns = torch.tensor(training_rows()[:4])
+    assert torch.equal(other(torch.zeros(4, 16), columns), tower(torch.zeros(4, 16), columns))
+
+
 def test_codes_that_training_did_not_have_are_read(tower: Tower) -> None:
     columns = torch.tensor([[1.0, 99.0, 7.0, 5.0], [1.0, float("nan"), 7.0, 5.0]])
     assert tower(torch.zeros(2, 16), columns).isfinite().all()

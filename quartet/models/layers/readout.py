@@ -7,7 +7,8 @@ context of some rows holds but a sample. Its k heads share their weights in the 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -41,7 +42,12 @@ class LinearReadout(nn.Linear):
     def vector(self, hidden: Tensor, columns: Tensor | None = None) -> Tensor:  # noqa: ARG002
         return hidden
 
-    def begin(self, start: list[float], columns: NDArray[np.float32] | None) -> None:  # noqa: ARG002
+    def begin(
+        self,
+        start: list[float],
+        columns: NDArray[np.float32] | None,  # noqa: ARG002
+        gains: Sequence[float] = (),  # noqa: ARG002
+    ) -> None:
         """Sets the first answer to the base rate."""
         with torch.no_grad():
             self.bias.copy_(torch.tensor(start))
@@ -51,12 +57,14 @@ class Tower(nn.Module):
     """k heads on ReLU(W tower(columns) + U LN(h)). In training each has an answer of its own; later their mean is it.
 
     A number is read twice, by its rank among training rows on a normal scale and by its logarithm, and as a flag where
-    it is absent; a code by an embedding. A tower that stands alone has no h.
+    it is absent; a code by an embedding. What trees gained by a column says how loud it is: of hundreds of columns most
+    tell little, and a network would learn from each as fast as from the best. A tower that stands alone has no h.
     """
 
     knots: Tensor
     middle: Tensor
     spread: Tensor
+    loudness: Tensor
     number: Tensor
     code: Tensor
 
@@ -73,6 +81,7 @@ class Tower(nn.Module):
         self.register_buffer("spread", torch.ones(len(numbers)))
         self.embeddings = nn.ModuleList(nn.Embedding(size, _CODE_WIDTH) for size in kept.values())
         inputs = 3 * len(numbers) + _CODE_WIDTH * len(kept)
+        self.register_buffer("loudness", torch.ones(inputs))
         self.member = nn.Parameter(torch.randint(2, (heads, inputs)) * 2.0 - 1)
         self.layers = nn.Sequential(
             nn.Linear(inputs, 2 * width), nn.ReLU(), Dropout(rate),
@@ -167,7 +176,8 @@ class Tower(nn.Module):
         size = torch.asinh((filled - middle) / spread).clamp(-_FURTHEST, _FURTHEST)
         gaps = _true_places(absent.any(0))
         place = torch.cat([varies, len(self.number) + varies, 2 * len(self.number) + gaps])
-        return torch.cat([rank, size, absent.index_select(1, gaps).to(rank.dtype)], 1), place
+        views = torch.cat([rank, size, absent.index_select(1, gaps).to(rank.dtype)], 1)
+        return views * self.loudness[place], place
 
     def _code_views(self, columns: Tensor) -> Tensor:
         """Returns the vector of each code; of one that training did not have, that of the highest."""
@@ -176,7 +186,8 @@ class Tower(nn.Module):
             embedding(codes[:, place].clamp(0, len(embedding.weight) - 1))  # type: ignore[arg-type]
             for place, embedding in enumerate(self.embeddings)
         ]
-        return torch.cat([columns.new_empty(len(columns), 0), *embedded], 1)
+        vectors = torch.cat([columns.new_empty(len(columns), 0), *embedded], 1)
+        return vectors * self.loudness[3 * len(self.number) :]
 
     def go_on_from(self, weights: Mapping[str, Tensor]) -> None:
         """Takes over the weights of a tower that stood alone: the first answer is that tower's."""
@@ -185,8 +196,13 @@ class Tower(nn.Module):
             with torch.no_grad():
                 self.join[1].weight.zero_()  # type: ignore[operator]
 
-    def begin(self, start: list[float], columns: NDArray[np.float32] | None) -> None:
-        """Sets the first answer to the base rate, and learns the scale of each number from training rows."""
+    def begin(
+        self, start: list[float], columns: NDArray[np.float32] | None, gains: Sequence[float] = ()
+    ) -> None:
+        """Sets the first answer to the base rate, and learns the scale of each number from training rows.
+
+        `gains` are what trees gained by each column, as parts of all; without them all columns are as loud.
+        """
         assert columns is not None
         some = np.unique(np.linspace(0, len(columns) - 1, _MOST_ROWS).astype(np.int64))
         knots, middle, spread = (
@@ -204,6 +220,15 @@ class Tower(nn.Module):
             for buffer, learned in ((self.knots, knots), (self.middle, middle), (self.spread, spread)):
                 buffer.copy_(torch.from_numpy(learned))
             self.spread[self.spread <= 0] = 1.0
+            if any(gains):
+                gained = torch.tensor(gains, dtype=torch.float32)
+                loudness = gained.clamp(min=float(gained[gained > 0].min()) / 2).sqrt()[self.view_columns]
+                self.loudness.copy_(loudness / loudness.square().mean().sqrt())
+
+    def _load_from_state_dict(self, state_dict: dict[str, Tensor], prefix: str, *args: Any) -> None:
+        """Loads weights; in those of before there was loudness, all columns are as loud."""
+        state_dict.setdefault(f"{prefix}loudness", torch.ones_like(self.loudness))
+        super()._load_from_state_dict(state_dict, prefix, *args)
 
 
 def _of_members(linear: nn.Linear, member: Tensor, parts: Iterable[tuple[Tensor, Tensor]]) -> Tensor:

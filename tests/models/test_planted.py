@@ -44,10 +44,12 @@ class Claim(NamedTuple):
         return Pupil.new(planted, config).train(self.num_steps).auc(planted.held_out)
 
 
+# By the paper's first weights of numbers, deviation 0.01, it learns waves slowly: 0.943 after 70 steps, 0.951 after 80.
+HEARD = reading(False, "temporal").changed(number_init_std=0.5)
 CLAIMS = {
     "feature": Claim(archetypes, reading(False, "feature"), reading(False, "topology")),
     "topology": Claim(degrees, reading(False, "topology"), reading(False, "feature", "temporal", "collab")),
-    "temporal": Claim(waves, reading(False, "temporal"), reading(True, "feature", "topology", "collab"), 70),
+    "temporal": Claim(waves, HEARD, reading(True, "feature", "topology", "collab"), 70),
     "collab": Claim(look_alikes, reading(False, "collab"), reading(True, "feature", "topology", "temporal")),
     "local": Claim(baskets, reading(True), reading(False, "feature", "topology", "temporal", "collab")),
 }
@@ -70,7 +72,7 @@ def test_it_is_heard_in_the_whole_model(claim: Claim) -> None:
 
 @pytest.mark.parametrize("name", ["temporal", "collab"])
 def test_it_learns_without_perceivers_too(name: str) -> None:
-    """With first weights of numbers that are heard: by the paper's it halts at 0.93 on some processors."""
+    """By the paper's first weights of numbers it halts at 0.93 on some processors."""
     config = CLAIMS[name].alone.changed(perceiver=False, number_init_std=0.5)
     assert CLAIMS[name].held_out_auc(config) > 0.95
 

@@ -21,7 +21,7 @@ import pyarrow as pa
 from benchmarks.past_labels import task_of
 from benchmarks.results import SHARED, print_line, source_of
 from quartet.config import Recipe
-from quartet.features.aggregates import _PathBlock
+from quartet.features.blocks import PathBlock
 from quartet.features.paths import WINDOWS
 from quartet.training import TrainingData
 
@@ -45,32 +45,29 @@ def measure(name: str, source: str, threads: int) -> None:
     task = task_of(name, source)
     data = TrainingData.prepare(task, Recipe.load("small", "", "lightgbm", protocol="rolling"))
     columns, seeds = data.view.columns, data.seeds["train"]
-    blocks = [b for b in columns.blocks if isinstance(b, _PathBlock) and b.path.is_near and not b.way.links]
+    blocks = [b for b in columns.blocks if isinstance(b, PathBlock) and b.path.is_near and not b.way.links]
     rows = seeds.node - columns.first_node
     connection = duckdb.connect(config={"threads": threads})
     asked = pa.table({"seed": np.arange(len(rows)), "node": rows, "t": seeds.time})
     connection.register("asked", asked)
     connection.execute("CREATE TABLE seeds AS SELECT * FROM asked")
-    ours = theirs = 0.0
-    num_columns = 0
+    names = [name for block in blocks for name in block.names]
+    place = {name: number for number, name in enumerate(columns.names)}
+    ours = seconds_of(lambda: columns.matrix(seeds, frozenset(names), threads))
+    made = columns.matrix(seeds, frozenset(names), threads)
+    theirs = 0.0
     for number, block in enumerate(blocks):
-        out = np.empty((len(rows), len(block.names)), np.float32)
-
-        def fill(block: _PathBlock = block, out: Any = out) -> None:
-            block.fill(rows, seeds.time, columns.rule, out)
-
         sql = _sql(connection, block, number)
-        ours += seconds_of(fill)
-        theirs += seconds_of(lambda sql=sql: connection.execute(sql).to_arrow_table())  # type: ignore[misc]
-        found = connection.execute(sql).to_arrow_table()
+        theirs += seconds_of(lambda sql=sql: connection.sql(sql).to_arrow_table())  # type: ignore[misc]
+        found = connection.sql(sql).to_arrow_table()
         counts = np.zeros((len(rows), 1 + len(WINDOWS)), np.float32)
-        for place in range(counts.shape[1]):
-            counts[found["seed"].to_numpy(), place] = found[f"n{place}"].to_numpy()
-        assert np.array_equal(out[:, : counts.shape[1]], counts), f"{block.path.label}: not the same counts"
-        num_columns += len(block.names)
+        for column in range(counts.shape[1]):
+            counts[found["seed"].to_numpy(), column] = found[f"n{column}"].to_numpy()
+        told = made[:, [place[name] for name in block.names[: counts.shape[1]]]]
+        assert np.array_equal(told, counts), f"{block.path.label}: not the same counts"
     ratio = f"{ours / theirs:.2f}"
     print_line(
-        name, f"{len(rows):,}", str(len(blocks)), str(num_columns), f"{ours:.2f}", f"{theirs:.2f}", ratio
+        name, f"{len(rows):,}", str(len(blocks)), str(len(names)), f"{ours:.2f}", f"{theirs:.2f}", ratio
     )
 
 
@@ -83,7 +80,7 @@ def seconds_of(work: Callable[[], Any]) -> float:
     return min(took)
 
 
-def _sql(connection: Any, block: _PathBlock, number: int) -> str:
+def _sql(connection: Any, block: PathBlock, number: int) -> str:
     """Returns the SELECT of a path's columns; its events become a table of the connection first."""
     path, cells, names = block.path, {}, []
     for part, (is_number, told) in enumerate(block.summed.parts):

@@ -249,3 +249,26 @@ def past_columns(data: TrainingData) -> list[str]:
     tables = data.features.statistics.tables
     is_number = KNOWN_LABELS in tables and LABEL in tables[KNOWN_LABELS].of("number")
     return [name for name in data.column_names if name.endswith(MEAN_PAST_LABEL)] if is_number else []
+
+
+def target_from(
+    facts: dict[str, Any], num_outputs: int, names: tuple[str, ...]
+) -> TreeTarget | ClassStart | ListStart:
+    """Returns what was kept of a target; a ValueError where it could lead astray."""
+    if "rates" not in facts:
+        numbers = TreeTarget(**facts)
+        if numbers.begins and numbers.column not in names:
+            raise ValueError("trees begin with a column that there is not")
+        return numbers
+    if "weight" in facts:
+        lists = ListStart(tuple(facts["columns"]), float(facts["weight"]), tuple(facts["rates"]))
+        is_right = len(lists.rates) == len(lists.columns) == num_outputs and lists.weight > 0
+        is_right &= {NUM_LISTS, *filter(None, lists.columns)} <= set(names)
+        if not is_right or not all(0 < rate < 1 for rate in lists.rates):
+            raise ValueError("trees begin with lists that there are not")
+        return lists
+    kept = ClassStart(facts["column"], tuple(facts["classes"]), float(facts["share"]), tuple(facts["rates"]))
+    is_right = len(kept.rates) == num_outputs and all(rate > 0 for rate in kept.rates)
+    if not is_right or not 0 < kept.share < 1 or not all(-1 <= c < num_outputs for c in kept.classes):
+        raise ValueError("trees begin where there is no class")
+    return kept

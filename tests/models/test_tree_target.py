@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from quartet.config import Recipe
 from quartet.database import Database
 from quartet.features import MEAN_PAST_LABEL
+from quartet.models.boosting import Boosting
 from quartet.models.tree_target import TreeTarget
-from quartet.models.trees import Trees, _Boosting
+from quartet.models.trees import Trees
 from quartet.runs import fit, load
 from quartet.tasks import Task
 from quartet.times import DAY
@@ -81,7 +82,7 @@ def test_trees_on_changes_begin_with_the_mean_of_past_labels(task: Task) -> None
         assert np.isfinite(expected).any()
         known = np.where(np.isnan(expected), data.output.median, expected)  # type: ignore[union-attr]
         np.testing.assert_allclose(start, target.learned(known), rtol=1e-4, atol=1e-5)
-        assert np.array_equal(_Boosting(data).rows(split).start, start)
+        assert np.array_equal(Boosting(data).rows(split).start, start)
 
 
 NUM_RESULTS, NUM_TEAMS = 400, 8

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -18,7 +18,8 @@ from quartet.config import Protocol
 from quartet.database import Database
 from quartet.errors import UsageError
 from quartet.evaluation import main_metric, measures
-from quartet.models.trees import Trees, _Boosting, _inner_cutoff, _Rows, _Watch
+from quartet.models.boosting import Boosting, Rows, Watch, inner_cutoff
+from quartet.models.trees import Trees
 from quartet.runs import TrainedModel, fit, load
 from quartet.tasks import Split, Task
 from quartet.training import TrainingData
@@ -43,6 +44,12 @@ def kept_scores(model: TrainedModel, split: Split) -> np.ndarray[Any, Any]:
     names = [name for name in table.column_names if name.startswith("score")]
     scores = np.column_stack([np.asarray(table[name]) for name in names])
     return scores if len(names) > 1 else scores[:, 0]
+
+
+def made_by(boosting: Boosting) -> Callable[[str], Trees]:
+    """Trees of their text, with what else a fitting knows of them."""
+    names, num_outputs = boosting.data.column_names, boosting.data.output.num_outputs
+    return lambda text: Trees(names, num_outputs, text, target=boosting.target)
 
 
 # --- what is kept -----------------------------------------------------------------------------------
@@ -204,14 +211,14 @@ def test_trees_that_were_led_astray_are_not_taken(
     tasks: dict[str, Task], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What has seen the labels of validation and tells them worse than before is no better model of what comes."""
-    grow = _Boosting.grow
+    grow = Boosting.grow
 
-    def astray(self: _Boosting, train: Any, stop: Any = None, **how: Any) -> str:
+    def astray(self: Boosting, train: Any, stop: Any = None, **how: Any) -> str:
         if stop is None:
             train = replace(train, labels=1 - train.labels)
         return grow(self, train, stop, **how)
 
-    monkeypatch.setattr(_Boosting, "grow", astray)
+    monkeypatch.setattr(Boosting, "grow", astray)
     model = fit(
         tasks["binary_classification"], recipe=TREES.changed(refit="always"), runs=tmp_path, listener=Heard()
     )
@@ -265,9 +272,9 @@ def test_other_labels_of_validation_change_its_scores_by_the_number_of_rounds_al
     """With as many rounds the same bits, while trees that are fitted again have learned from them."""
     asked = count(1)
     monkeypatch.setattr(
-        _Boosting, "is_grown", property(lambda _: not next(asked) % 10)
+        Boosting, "is_grown", property(lambda _: not next(asked) % 10)
     )  # after ten rounds each
-    monkeypatch.setattr(_Watch, "best_round", 10)
+    monkeypatch.setattr(Watch, "best_round", 10)
     one, other = (
         fit(task, recipe=TREES.changed(refit="always"), runs=tmp_path, listener=Heard())
         for task in (tasks[kind], relabelled(tasks[kind]))
@@ -289,16 +296,16 @@ def test_the_earlier_cut_off_has_no_labels_but_those_known_by_then(
     late: TrainingData, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Trees are tried as of an earlier day: with labels whose windows had closed, and no row of validation."""
-    grown: list[tuple[_Rows, _Rows | None]] = []
-    grow = _Boosting.grow
+    grown: list[tuple[Rows, Rows | None]] = []
+    grow = Boosting.grow
 
-    def watched(self: _Boosting, train: _Rows, stop: _Rows | None = None, **options: Any) -> str:
+    def watched(self: Boosting, train: Rows, stop: Rows | None = None, **options: Any) -> str:
         grown.append((train, stop))
         return grow(self, train, stop, **options)
 
-    monkeypatch.setattr(_Boosting, "grow", watched)
-    boosting = _Boosting(late)
-    boosting.should_refit(boosting.rows("train"), Heard())
+    monkeypatch.setattr(Boosting, "grow", watched)
+    boosting = Boosting(late)
+    boosting.should_refit(boosting.rows("train"), Heard(), made_by(boosting))
     times = late.seeds["train"].time
     first = np.unique(times)[-4]  # as many times as validation has
     (before, after), (again, nothing) = grown
@@ -315,8 +322,8 @@ def test_the_earlier_cut_off_has_no_labels_but_those_known_by_then(
 
 def test_the_earlier_cut_off_takes_at_most_a_quarter_of_the_times() -> None:
     times = np.repeat(np.arange(8), 3)
-    assert [_inner_cutoff(times, np.arange(number)) for number in (1, 2, 3, 8)] == [7, 6, 6, 6]
-    assert _inner_cutoff(np.array([5, 5]), np.arange(3)) == 5
+    assert [inner_cutoff(times, np.arange(number)) for number in (1, 2, 3, 8)] == [7, 6, 6, 6]
+    assert inner_cutoff(np.array([5, 5]), np.arange(3)) == 5
 
 
 @pytest.mark.parametrize("kind", ["binary_classification", "regression"])
@@ -324,15 +331,15 @@ def test_they_are_fitted_again_if_that_was_better_then(kind: str, monkeypatch: p
     """Whether more is better or less."""
     task = Task.from_sql(small_shop(), **(KINDS[kind] | {"num_eval_timestamps": 4}))
     data = TrainingData.prepare(task, TREES.changed(refit="auto"))
-    boosting = _Boosting(data)
+    boosting = Boosting(data)
     train, val = boosting.rows("train"), boosting.rows("val")
     good = boosting.grow(val, rounds=30)
-    bad = boosting.grow(_Rows(val.places, val.labels[::-1].copy()), rounds=30)
+    bad = boosting.grow(Rows(val.places, val.labels[::-1].copy()), rounds=30)
 
     def should_refit(*texts: str) -> bool:
         left: Iterator[str] = iter(texts)
-        monkeypatch.setattr(_Boosting, "grow", lambda *_, **__: next(left))
-        return boosting.should_refit(train, Heard())
+        monkeypatch.setattr(Boosting, "grow", lambda *_, **__: next(left))
+        return boosting.should_refit(train, Heard(), made_by(boosting))
 
     assert should_refit(bad, good)
     assert not should_refit(good, bad)
@@ -343,15 +350,16 @@ def test_few_rows_or_little_time_leave_no_trial(
     late: TrainingData, tasks: dict[str, Task], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Few rows tell nothing; where time is short they are fitted again without it, until time is over."""
-    monkeypatch.setattr(_Boosting, "grow", None)
+    monkeypatch.setattr(Boosting, "grow", None)
     few = TrainingData.prepare(tasks["binary_classification"], TREES.changed(refit="auto"))
     assert len(np.unique(few.seeds["val"].time)) == 1  # fewer than a hundred customers
-    assert not _Boosting(few).should_refit(_Boosting(few).rows("train"), Heard())
+    boosting = Boosting(few)
+    assert not boosting.should_refit(boosting.rows("train"), Heard(), made_by(boosting))
     limited = late.changed(late.recipe.changed(time_limit=100.0), late.column_names)
     for seconds, is_refit in ((10, True), (200, False)):
-        boosting = _Boosting(limited)
+        boosting = Boosting(limited)
         boosting.begin = time.perf_counter() - seconds
-        assert boosting.should_refit(boosting.rows("train"), Heard()) is is_refit
+        assert boosting.should_refit(boosting.rows("train"), Heard(), made_by(boosting)) is is_refit
 
 
 # --- what they tell ---------------------------------------------------------------------------------
@@ -393,9 +401,7 @@ def test_trees_learn_faster_where_few_rounds_fit(
     limit: float | None, faster: float, late: TrainingData, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A round takes a hundredth of a second; 400 should fit. It is judged once, and holds for trees grown again."""
-    boosting = _Boosting(
-        late.changed(late.recipe.changed(time_limit=limit, refit="never"), late.column_names)
-    )
+    boosting = Boosting(late.changed(late.recipe.changed(time_limit=limit, refit="never"), late.column_names))
     spent = [5.0]  # until the first round is over
     monkeypatch.setattr("quartet.models.trees.time.perf_counter", lambda: boosting.begin + spent[0])
     assert boosting.hasten(1) == 1.0
@@ -410,7 +416,7 @@ def test_a_learning_rate_is_changed_for_the_rounds_that_follow(late: TrainingDat
     """The first ten trees are those of a patient training, the others are not; training rows stop nothing."""
 
     def leaves(haste: float) -> list[str]:
-        boosting = _Boosting(late)
+        boosting = Boosting(late)
         boosting.hasten = lambda n: haste if n == 10 else 1.0  # type: ignore[method-assign]
         rows = boosting.rows("train")
         text = boosting.grow(rows, rows, rounds=12)
@@ -426,7 +432,7 @@ def test_trees_that_are_grown_again_are_patient_as_long(late: TrainingData) -> N
     """Where classes are rare, a high rate leads astray from the first round on: nothing stops trees grown again."""
 
     def leaves(haste: float) -> list[str]:
-        boosting = _Boosting(late)
+        boosting = Boosting(late)
         boosting.haste = haste
         text = boosting.grow(boosting.rows("train"), rounds=12)
         return [line for line in text.splitlines() if line.startswith("leaf_value=")]
@@ -441,7 +447,7 @@ def test_trees_that_are_grown_again_are_patient_as_long(late: TrainingData) -> N
 def test_time_is_left_for_growing_trees_again(
     refit: str, part: float, late: TrainingData, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    boosting = _Boosting(late.changed(late.recipe.changed(time_limit=100, refit=refit), late.column_names))
+    boosting = Boosting(late.changed(late.recipe.changed(time_limit=100, refit=refit), late.column_names))
     for seconds in (100 * part - 1, 100 * part + 1):
         monkeypatch.setattr("quartet.models.trees.time.perf_counter", lambda s=seconds: boosting.begin + s)
         assert boosting.is_grown is (seconds > 100 * part)

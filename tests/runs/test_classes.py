@@ -24,9 +24,9 @@ from quartet.errors import TaskError
 from quartet.evaluation import best_thresholds, fit_rules
 from quartet.evaluation.boosting import SETTINGS, grow_labels
 from quartet.features import FeatureTable
-from quartet.models.tree_target import ClassStart, ListStart
+from quartet.models.tree_target import ClassStart, ListStart, target_from
 from quartet.models.tree_text import joined_labels
-from quartet.models.trees import Trees, _target_from
+from quartet.models.trees import Trees
 from quartet.runs import fit
 from quartet.tasks import SPLITS, Task
 from quartet.training import TrainingData
@@ -380,7 +380,7 @@ def test_trees_begin_with_what_the_last_lists_had(tmp_path: Path) -> None:
         {"rates": [1.0] * 6},
     ):
         with pytest.raises(ValueError, match="lists that there are not"):
-            _target_from(facts["target"] | wrong, 6, tuple(facts["columns"]))
+            target_from(facts["target"] | wrong, 6, tuple(facts["columns"]))
 
 
 def test_trees_begin_with_the_class_of_past_labels(tmp_path: Path) -> None:

@@ -103,10 +103,10 @@ def measure(name: str, seed: int, asked: argparse.Namespace) -> None:
             "plain LightGBM": plain.scores(view, seeds),
             "LightGBM": each[names.index("trees") if "trees" in names else 0],  # the first are on near rows
             "bag of trees": bag_of_trees(model, each),
-            "tower": each[kinds.index("tower")],
-            "quartet + tower": each[kinds.index("quartet")],
             "auto": auto,
         }
+        networks = {"tower": "tower", "quartet + tower": "quartet"}  # where there was time for them
+        scores |= {arm: each[kinds.index(kind)] for arm, kind in networks.items() if kind in kinds}
         rules = fit_rules(then, view.features)
         if protocol == "rolling":
             rules = [rule.knowing(Seeds(seeds.node, seeds.time, target)) for rule in rules]
@@ -118,12 +118,13 @@ def measure(name: str, seed: int, asked: argparse.Namespace) -> None:
             "quartet - LightGBM": ("quartet + tower", "LightGBM"),
         }
         pairs["auto - plain"] = ("auto", "plain LightGBM")
-        leads = {
+        leads: dict[str, Any] = {
             what: {
                 by: lead(better, *(scores[arm] for arm in arms), groups)
                 for by, groups in (("entity", seeds.node), ("time", seeds.time))
             }
             for what, arms in pairs.items()
+            if set(arms) <= scores.keys()
         }
         train = np.asarray(task.seeds("train").target, dtype=np.float64)
         line = {
@@ -134,7 +135,8 @@ def measure(name: str, seed: int, asked: argparse.Namespace) -> None:
         }  # fmt: skip
         with (asked.out / "results.jsonl").open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
-        print({arm: round(values[arm], 4) for arm in COLUMNS}, f"{seconds:.0f} s", flush=True)
+        told = {arm: round(values[arm], 4) for arm in COLUMNS if arm in values}
+        print(told, f"{seconds:.0f} s", flush=True)
 
 
 def bag_of_trees(model: Any, each: Sequence[Any]) -> Any:
@@ -195,9 +197,11 @@ def print_table(lines: Sequence[dict[str, Any]]) -> None:
     for name, protocol in dict.fromkeys((line["task"], line["protocol"]) for line in lines):
         own = [line for line in lines if (line["task"], line["protocol"]) == (name, protocol)]
         digits = 3 if own[0]["metric"] != "mae" else 2
-        values = [statistics.mean(line["values"][arm] for line in own) for arm in COLUMNS]
-        best = (max if higher_is_better(own[0]["metric"]) else min)(values)
-        shown = [f"**{value:.{digits}f}**" if value == best else f"{value:.{digits}f}" for value in values]
+        found = {arm: [line["values"][arm] for line in own if arm in line["values"]] for arm in COLUMNS}
+        values = {arm: statistics.mean(each) for arm, each in found.items() if each}
+        best = (max if higher_is_better(own[0]["metric"]) else min)(values.values())
+        told = {arm: f"{value:.{digits}f}" for arm, value in values.items()}
+        shown = [f"**{told[arm]}**" if values.get(arm) == best else told.get(arm, "–") for arm in COLUMNS]
         leads = [shown_lead([line["leads"]["auto - bag"][by] for line in own]) for by in ("entity", "time")]
         seconds = f"{statistics.mean(line['seconds'] for line in own):.0f}"
         print_line(name, protocol, own[0]["metric"], *shown, *leads, str(len(own)), seconds)

@@ -19,8 +19,7 @@ from quartet.features.paths import LAST, MANY, Path, linked
 from quartet.features.timeline import Ints, days_since
 from quartet.times import NEVER
 
-LASTS = (1, LAST, MANY)  # events of which those that wait are counted
-WAITING_WAYS = ("the latest", *(f"of the last {number}" for number in LASTS[1:]))
+COUNTED = (1, LAST, MANY)  # so many of the last events are looked at, to count those that wait
 _MOST = 4 * MANY  # events of one time, beyond which nothing is told
 
 
@@ -40,8 +39,8 @@ class WaitingBlock:
 
     @property
     def names(self) -> list[str]:
-        ways = (*WAITING_WAYS, f"days since the first of the last {LAST}")
-        return [f"{self.label}: {way}" for way in ways]
+        ways = ["the latest", *(f"of the last {number}" for number in COUNTED[1:])]
+        return [f"{self.label}: {way}" for way in (*ways, f"days since the first of the last {LAST}")]
 
     @cached_property
     def answered_at(self) -> Ints:
@@ -49,12 +48,13 @@ class WaitingBlock:
         return self.answered_by(linked(self.below))
 
     def answered_by(self, rows: Ints) -> Ints:
+        """Returns the same by some of the rows that name others."""
         first = np.full(self.num_rows, NEVER)
         np.minimum.at(first, self.below.rows[rows], self.known_at[rows])
         return first
 
     def fill(self, rows: Ints, times: Ints, rule: TimeRule, out: NDArray[np.float32]) -> None:
-        cuts = self.path.timeline.cuts(self.way.follow(rows, times, rule), times, (), LASTS, rule)
+        cuts = self.path.timeline.cuts(self.way.follow(rows, times, rule), times, (), COUNTED, rule)
         self.told(cuts, self.path.shown, self.path.timeline.time, self.answered_at, times, rule, out)
 
     def told(

@@ -22,7 +22,7 @@ from quartet.features.lists import LIST_WAYS, ListBlock
 from quartet.features.paths import FEW, LAST, MANY, WINDOWS, Path, linked
 from quartet.features.summed import ONE, SUM, TREND, Summed
 from quartet.features.timeline import Ints, days_since
-from quartet.features.waiting import LASTS, WaitingBlock
+from quartet.features.waiting import COUNTED, WaitingBlock
 from quartet.tasks import Seeds
 from quartet.times import STATIC
 
@@ -252,7 +252,7 @@ def _waiting_without(
     gone_events = dict(removed)
     for variant in {*gone_events, *naming}:
         kept = _kept_tail(num, gone_events.get(variant, np.empty(0, np.int64)), num)
-        first = [np.searchsorted(times[kept], times[kept[-min(n, len(kept))]]) for n in LASTS if len(kept)]
-        own = np.array([[0, *first, len(kept)] if len(kept) else [0] * (len(LASTS) + 2)])
+        first = [np.searchsorted(times[kept], times[kept[-min(n, len(kept))]]) for n in COUNTED if len(kept)]
+        own = np.array([[0, *first, len(kept)] if len(kept) else [0] * (len(COUNTED) + 2)])
         answered_at = block.answered_by(np.delete(below, naming.get(variant, [])))
         block.told(own, shown[kept], times[kept], answered_at, asked, rule, out[variant : variant + 1])

@@ -24,7 +24,7 @@ from quartet.features.blocks import (
 from quartet.features.lists import ListBlock
 from quartet.features.paths import LAST, WINDOWS, Path
 from quartet.features.summed import SUM, TREND, Summed, TableCells
-from quartet.features.waiting import LASTS, WaitingBlock
+from quartet.features.waiting import COUNTED, WaitingBlock
 from quartet.tasks import KNOWN_LABELS, LABEL
 from quartet.times import DAY
 
@@ -312,7 +312,7 @@ def _class_words(block: ClassBlock, subject: str) -> Iterator[ColumnWords]:
 
 def _waiting_words(block: WaitingBlock, subject: str, others: str) -> Iterator[ColumnWords]:
     facts = ColumnWords("", block.path.table, block.path.label, "latest", cell=f"without {others}")
-    for number in LASTS:
+    for number in COUNTED:
         span = "latest" if number == 1 else f"last {number}"
         yield replace(facts, words=f"number of the {span} {subject} without {others} yet", span=span)
     text = f"days since the first of the last {LAST} {subject} without {others} yet"

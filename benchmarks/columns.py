@@ -83,10 +83,10 @@ def seconds_of(work: Callable[[], Any]) -> float:
 def _sql(connection: Any, block: PathBlock, number: int) -> str:
     """Returns the SELECT of a path's columns; its events become a table of the connection first."""
     path, cells, names = block.path, {}, []
-    for part, (is_number, told) in enumerate(block.summed.parts):
+    for part in block.summed.parts:
         values, _ = block.summed.cells(part)
-        for place in range(len(told)):
-            names.append((f"x{len(names)}", is_number))
+        for place in range(len(part.names)):
+            names.append((f"x{len(names)}", part.is_number))
             cells[names[-1][0]] = values[path.shown, place]
     node = path.timeline._key // max(1, len(path.timeline.distinct_times))
     held = {column: pa.array(values, from_pandas=True) for column, values in cells.items()}

@@ -136,6 +136,12 @@ class SamplingConfig(_Settings):
         "visible", "what a seed without history sees: random visible rows, or none", "visible", "null"
     )
     time_rule: TimeRule = _choice("<=", "a row is visible at its time, or only after it", "<=", "<")
+    late_seeds: Literal["own", "held"] = _choice(
+        "own",
+        "seeds longer after the newest row than it was ever quiet: at their own time, or held to where the data end",
+        "own",
+        "held",
+    )
     rng_seed: int = _whole(0, "what the draws are keyed by", 0, 2**63)
 
     def __post_init__(self) -> None:

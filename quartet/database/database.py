@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from quartet.causal import TimeRule, visible
+from quartet.causal import TimeRule, num_visible, visible
 from quartet.database.entities import make_entities, proposed_entities, redated
 from quartet.database.growth import as_read, joined, linked
 from quartet.database.hashing import digest_column
@@ -31,6 +31,8 @@ from quartet.errors import SchemaError, UsageError, did_you_mean
 from quartet.findings import Finding, note, warning
 from quartet.machine import give_back, set_aside
 from quartet.times import NEVER, STATIC, show_instant
+
+_FEW_MOMENTS = 8  # at which the newest row is looked for among all rows
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -208,6 +210,37 @@ class Database:
         times = np.concatenate([*dated, np.empty(0, dtype=np.int64)])
         times = times[(times != NEVER) & (times != STATIC)]
         return (int(times.min()), int(times.max())) if len(times) else None
+
+    def newest(self, times: NDArray[np.int64], rule: TimeRule = "<=") -> NDArray[np.int64]:
+        """Returns the time of the newest row that is visible at each time, `STATIC` where no row with a time is."""
+        moments, place = np.unique(times, return_inverse=True)
+        if len(moments) > _FEW_MOMENTS:  # then sorting is worth its time
+            known = np.append(STATIC, self._instants)
+            return np.asarray(known[num_visible(known, moments, rule) - 1][place])
+        return np.array([self._newest_at(moment, rule) for moment in moments.tolist()], np.int64)[place]
+
+    def _newest_at(self, moment: int, rule: TimeRule) -> int:
+        """Returns the time of the newest row that is visible at a moment, which services ask about again and again."""
+        found = self._known_newest.get((moment, rule))
+        if found is None:
+            dated = [table.known_at for table in self.tables.values() if table.is_timed]
+            each = [int(known[visible(known, moment, rule)].max(initial=STATIC)) for known in dated]
+            found = max(each, default=STATIC)
+            for asked in list(self._known_newest)[:-_FEW_MOMENTS]:
+                self._known_newest.pop(asked, None)  # perhaps in another thread, too
+            self._known_newest[moment, rule] = found
+        return found
+
+    @cached_property
+    def _known_newest(self) -> dict[tuple[int, str], int]:
+        return {}
+
+    @cached_property
+    def _instants(self) -> NDArray[np.int64]:
+        """Returns the distinct times of all rows that have one, ascending."""
+        each = [np.unique(table.known_at) for table in self.tables.values() if table.is_timed]
+        times = np.unique(np.concatenate([*each, np.empty(0, np.int64)]))
+        return set_aside(times[times != STATIC])
 
     def upto(self, time: int, rule: TimeRule = "<=") -> Database:
         """Returns the database as it was known at a time."""

@@ -143,7 +143,8 @@ class Reader:
         return key, "" if name in (None, *known.primary_key) else str(known.data[name][row].as_py() or "")
 
     def seeds(self, view: View, rows: Ints, times: Ints) -> Seeds:
-        return Seeds(rows + view.database.offsets[view.entity_table], times, None)
+        """Returns rows of the entity table as a model is asked about them at times."""
+        return view.asked(Seeds(rows + view.database.offsets[view.entity_table], times, None))
 
     def read(self, rows: Ints, times: Ints) -> Reading:
         """Reads rows of the entity table at times."""
@@ -163,14 +164,15 @@ class Reader:
         columns, batches = [], []
         for number, view in enumerate(self.live.views):
             seeds, names = self.seeds(view, np.array([row]), np.array([time])), self.names[number]
-            node, gone = int(seeds.node[0]), [self._nodes_in(view, some) for some in variants]
+            node, asked = int(seeds.node[0]), int(seeds.time[0])
+            gone = [self._nodes_in(view, some) for some in variants]
             matrix = np.empty((len(gone), 0), np.float32)
             if names:
                 known = {name: place for place, name in enumerate(view.columns.names)}
                 wanted = frozenset(names)
                 made = partial(view.columns.matrix, seeds, wanted)
                 before = self._kept(("columns", number, row, time), made)
-                whole = columns_without(view.columns, view.database, node, time, gone, wanted, before)
+                whole = columns_without(view.columns, view.database, node, asked, gone, wanted, before)
                 matrix = whole[:, [known[name] for name in names]]
             columns.append(matrix)
             own: list[TokenBatch] = []
@@ -180,7 +182,7 @@ class Reader:
                     some = gone[first : first + _BATCH]
                     copies = select(context, np.zeros(len(some), np.int64))
                     if context.sketch.shape[1]:
-                        sketch = sketch_without(view, node, time, context.sketch[0], some)
+                        sketch = sketch_without(view, node, asked, context.sketch[0], some)
                         copies = replace(copies, sketch=sketch)
                     own.append(occluded_batch(view.tokenizer(copies), context, some))
             batches.append(own)

@@ -146,11 +146,10 @@ class Occlusion:
         return self.reader.score(reading, np.full(len(variants), self.chosen))
 
     def nearby(self) -> Nearby:
-        context = None
+        context, seeds = None, self.reader.seeds(self.view, np.array([self.row]), np.array([self.time]))
         if any(piece.is_network and piece.member == 0 for piece in self.reader.pieces):
-            seeds = self.reader.seeds(self.view, np.array([self.row]), np.array([self.time]))
             (context,) = self.view.contexts(seeds)
-        return nearby(self.view, self.node, self.time, context)
+        return nearby(self.view, self.node, int(seeds.time[0]), context)
 
     def effects(self) -> tuple[list[RowEffect], list[RowEffect]]:
         """Returns the effects of single rows and of groups, each with its nodes, before they are put into words."""

@@ -18,8 +18,8 @@ They look up to two links far, and from a parent two links down. Windows are cou
     world: results -> points: mean of 30 days                  what all rows of a table held lately
 
 Where nothing is visible a column is NaN. About `MOST_SUMMARIES` summaries are made in all: at the end of each path the
-same number of cells is looked at. None that models read tells the date: a tree cannot know what comes after the last
-it has seen.
+same number of cells is looked at, and some more in brief, by the latest and the mean of the last twelve. None that
+models read tells the date: a tree cannot know what comes after the last it has seen.
 """
 
 from __future__ import annotations
@@ -64,6 +64,7 @@ from quartet.tasks import KNOWN_LABELS, LABEL, Seeds
 from quartet.times import DAY, STATIC, show_length
 
 MOST_SUMMARIES = 1000
+_MOST_BRIEF, _BRIEF_PART = 12, 0.5  # cells of a path that are told in brief, of as many more summaries
 MEAN_PAST_LABEL = f"{KNOWN_LABELS} by entity -> {LABEL}: mean of the last {LAST}"
 _MOST_UPS = 2
 _MOST_COMPARED = 10_000_000  # rows at all times of training
@@ -107,7 +108,7 @@ class RelationalColumns:
         world = list(_world(database, cells, path_of))
         most = _most_cells([block for block in around if isinstance(block, PathBlock)])
         blocks: list[Block] = [Calendar(database[table].known_at)]
-        blocks += [block.looking_at(most) if isinstance(block, PathBlock) else block for block in around]
+        blocks += [block.looking_at(*most) if isinstance(block, PathBlock) else block for block in around]
         blocks += world
         if len(old) == len(blocks):  # with what they keep of the latest moments
             blocks = [b if _is_same(a, b) else a for a, b in zip(blocks, old, strict=True)]
@@ -326,13 +327,18 @@ def _world(
             yield WorldBlock(path_of(events, is_near=True), cells[name])
 
 
-def _most_cells(blocks: list[PathBlock]) -> int:
-    """Returns how many cells of each path can be looked at so that there are not too many summaries."""
-    most, largest = 1, max((len(b.cells.numbers) + len(b.cells.flags) for b in blocks), default=1)
-    while most < largest:
-        counts = [len(b.path.names(Summed(b.cells, most + 1))) for b in blocks]
-        not_read = len(GROWING) * sum(b.path.is_count for b in blocks)  # mostly; see `Path.growing`
-        if sum(counts) - not_read > MOST_SUMMARIES:
-            break
+def _most_cells(blocks: list[PathBlock]) -> tuple[int, int]:
+    """Returns how many cells of each path can be looked at so that there are not too many summaries, and in brief."""
+
+    def num_summaries(most: int, brief: int) -> int:
+        return sum(len(block.path.names(Summed(block.cells, most, brief))) for block in blocks)
+
+    most, brief = 1, 0
+    largest = max((len(b.cells.numbers) + len(b.cells.flags) for b in blocks), default=1)
+    not_read = len(GROWING) * sum(b.path.is_count for b in blocks)  # mostly; see `Path.growing`
+    while most < largest and num_summaries(most + 1, 0) - not_read <= MOST_SUMMARIES:
         most += 1
-    return most
+    limit = num_summaries(most, 0) + _BRIEF_PART * MOST_SUMMARIES
+    while brief < min(_MOST_BRIEF, largest - most) and num_summaries(most, brief + 1) <= limit:
+        brief += 1
+    return most, brief

@@ -123,13 +123,14 @@ class PathBlock:
     path: Path
     cells: TableCells
     most: int = 0
+    most_brief: int = 0
 
-    def looking_at(self, most: int) -> PathBlock:
-        return PathBlock(self.way, self.path, self.cells, most)
+    def looking_at(self, most: int, most_brief: int) -> PathBlock:
+        return PathBlock(self.way, self.path, self.cells, most, most_brief)
 
     @cached_property
     def summed(self) -> Summed:
-        return Summed(self.cells, self.most)
+        return Summed(self.cells, self.most, self.most_brief)
 
     @cached_property
     def names(self) -> list[str]:

@@ -14,13 +14,14 @@ from numpy.typing import NDArray
 
 from quartet.causal import TimeRule, visible
 from quartet.database import Database, Relation
-from quartet.features.summed import MEAN, SUM, TREND, Summed
+from quartet.features.summed import MEAN, SUM, TREND, Part, Summed
 from quartet.features.timeline import Ints, Timeline, days_since
 from quartet.machine import set_aside
 from quartet.times import STATIC, show_length
 
 WINDOWS = (1, 2, 4, 12, 50)  # in units, of which the task's horizon is one
 LAST, FEW, MANY = 12, 3, 50  # events, however long they take
+_BRIEFLY = ("latest", f"mean of the last {LAST}")  # how cells that are told in brief are summed up
 RECENT = 4  # the place of the count over twelve units among the columns of a path that counts
 GROWING = (0, -1)  # the places of all events, and of the time since the first, among those columns
 _LONGEST = 2**62  # nanoseconds
@@ -184,9 +185,10 @@ class Path:
         ]
         return [f"{self.label}: {name}" for name in names] if self.is_count else []
 
-    def kinds(self, is_number: bool) -> dict[str, tuple[int, int, int]]:
-        """Returns how a cell is summed up, by name; numbers of near rows in more ways."""
-        return self._kinds[is_number]
+    def kinds(self, part: Part) -> dict[str, tuple[int, int, int]]:
+        """Returns how the cells of a part are summed up, by name; numbers of near rows in more ways."""
+        kinds = self._kinds[part.is_number]
+        return {name: kinds[name] for name in _BRIEFLY} if part.is_brief else kinds
 
     @cached_property
     def _kinds(self) -> tuple[dict[str, tuple[int, int, int]], dict[str, tuple[int, int, int]]]:
@@ -220,9 +222,9 @@ class Path:
         """Returns the names of all columns of this path, in their order."""
         cells = [
             f"{self.label} -> {name}: {what}"
-            for is_number, part in summed.parts
-            for name in part
-            for what in self.kinds(is_number)
+            for part in summed.parts
+            for name in part.names
+            for what in self.kinds(part)
         ]
         return self.count_names + cells
 
@@ -255,23 +257,23 @@ class Path:
         place = len(self.count_names)
         if place:
             out[:, :place] = self._counts(cuts, times)
-        for number, (is_number, part) in enumerate(summed.parts):
-            kinds = list(self.kinds(is_number).values())
-            end = place + len(part) * len(kinds)
+        for part in summed.parts:
+            kinds = list(self.kinds(part).values())
+            end = place + len(part.names) * len(kinds)
             asked = list(range(len(kinds)))
             if kept is not None:
                 asked = sorted({(at - place) % len(kinds) for at in kept if place <= at < end})
-            if part and asked:
+            if part.names and asked:
                 wanted = np.array(kinds, np.int64)[asked]
                 shown, own_cuts = narrowed(self.shown, rows, cuts, wanted)
                 is_few = shown is not self.shown
-                cells, offset = summed.cells(number, shown if is_few else slice(None))
+                cells, offset = summed.cells(part, shown if is_few else slice(None))
                 shown = np.arange(len(shown)) if is_few else shown
                 target = out[:, place:end]
                 if len(asked) < len(kinds):
-                    target = np.empty((len(rows), len(part) * len(asked)), np.float32)
+                    target = np.empty((len(rows), len(part.names) * len(asked)), np.float32)
                 fill_summaries(shown, cells, offset, rows, own_cuts, list(map(tuple, wanted)), target)
-                for cell in range(len(part) if len(asked) < len(kinds) else 0):
+                for cell in range(len(part.names) if len(asked) < len(kinds) else 0):
                     places = place + cell * len(kinds) + np.array(asked)
                     out[:, places] = target[:, cell * len(asked) : (cell + 1) * len(asked)]
             place = end

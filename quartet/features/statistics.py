@@ -9,6 +9,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
+
+from quartet.causal import visible
 from quartet.database import Database
 from quartet.features.arrays import Kind, TableLayout
 from quartet.features.cells import visible_cells
@@ -16,6 +19,7 @@ from quartet.features.columns import COLUMN_CLASSES, Column, TextColumn, fit_col
 from quartet.features.kinds import feature_columns, kind_findings, kinds_of
 from quartet.features.text import Arrays, new_embedder
 from quartet.findings import Finding
+from quartet.times import STATIC
 
 
 @dataclass(frozen=True)
@@ -53,6 +57,7 @@ class FeatureStatistics:
     cutoff: int
     tables: Mapping[str, TableStatistics]
     findings: tuple[Finding, ...] = ()
+    longest_silence: int | None = None  # nanoseconds in which no row came; None where few rows have a time
 
     @staticmethod
     def fit(
@@ -74,7 +79,7 @@ class FeatureStatistics:
             }
             unused = tuple(column for column in table.data.column_names if column not in columns)
             tables[name] = TableStatistics(name, columns, unused)
-        return FeatureStatistics(cutoff, tables, tuple(findings))
+        return FeatureStatistics(cutoff, tables, tuple(findings), _longest_silence(database, cutoff))
 
     def to_dict(self) -> dict[str, Any]:
         """Returns all but the arrays, as values that JSON can hold."""
@@ -92,7 +97,7 @@ class FeatureStatistics:
             }
             for table in self.tables.values()
         ]
-        return {"cutoff": self.cutoff, "tables": tables}
+        return {"cutoff": self.cutoff, "tables": tables, "longest_silence": self.longest_silence}
 
     @property
     def arrays(self) -> dict[str, Any]:
@@ -123,4 +128,13 @@ class FeatureStatistics:
         for number, table in enumerate(content["tables"]):
             columns = {c["name"]: column(c, f"{number}.{place}.") for place, c in enumerate(table["columns"])}
             tables[table["name"]] = TableStatistics(table["name"], columns, tuple(table["unused"]))
-        return FeatureStatistics(content["cutoff"], tables)
+        return FeatureStatistics(content["cutoff"], tables, longest_silence=content.get("longest_silence"))
+
+
+def _longest_silence(database: Database, cutoff: int) -> int | None:
+    """Returns for how long no row came, of the later half of the rows that are known at a cut-off."""
+    known = [table.known_at for table in database.tables.values() if table.is_timed]
+    times = np.concatenate([*known, np.empty(0, np.int64)])
+    times = np.sort(times[visible(times, cutoff) & (times != STATIC)])
+    gaps = np.diff(times[len(times) // 2 :])
+    return int(gaps.max()) if len(gaps) else None

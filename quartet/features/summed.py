@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import blake2b
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -102,18 +102,16 @@ class TableCells:
         columns = self.features.statistics.tables[self.table.name].of("time")
         return {name: _days(self.table.data[name]) for name in columns}
 
-    def beside(self, is_number: bool, most: int) -> Cells:
-        """Returns the (rows, cells) of the first so many numbers or flags, made once for all paths that end here."""
-        kept: dict[tuple[bool, int], Cells] = self.__dict__.setdefault("_beside", {})
-        if (is_number, most) not in kept:
-            columns = (
-                [values for values, _ in self.numbers.values()] if is_number else list(self.flags.values())
-            )
-            together = empty_aside((len(columns[0]) if most else 0, most), np.float32)
-            for place, column in enumerate(columns[:most]):
+    def beside(self, part: Part) -> Cells:
+        """Returns the (rows, cells) of some numbers or flags, made once for all paths that end here."""
+        kept: dict[Part, Cells] = self.__dict__.setdefault("_beside", {})
+        if part not in kept:
+            columns = [self.numbers[n][0] if part.is_number else self.flags[n] for n in part.names]
+            together = empty_aside((self.table.num_rows, len(columns)), np.float32)
+            for place, column in enumerate(columns):
                 together[:, place] = column
-            kept[is_number, most] = together
-        return kept[is_number, most]
+            kept[part] = together
+        return kept[part]
 
     def _sizes(self) -> Iterator[tuple[str, Cells]]:
         layout = self.features.tables[self.table.name].layout
@@ -125,26 +123,41 @@ class TableCells:
             yield f"parts of {name}", np.log1p(sizes).astype(np.float32)
 
 
+class Part(NamedTuple):
+    """Cells that are summed up in the same ways."""
+
+    is_number: bool
+    is_brief: bool
+    names: tuple[str, ...]
+
+
 @dataclass(frozen=True, eq=False)
 class Summed:
-    """The first so many cells of a table, as they are summed up over its rows."""
+    """The first so many cells of a table, as they are summed up over its rows, and so many others, in brief."""
 
     table: TableCells
     most: int
+    most_brief: int = 0
 
     @cached_property
-    def parts(self) -> list[tuple[bool, list[str]]]:
-        """Returns names of numbers and of flags."""
-        numbers = list(self.table.numbers)[: self.most]
-        return [(True, numbers), (False, list(self.table.flags)[: self.most - len(numbers)])]
+    def parts(self) -> list[Part]:
+        """Returns numbers and flags, and then those that are told in brief."""
+        numbers, flags = tuple(self.table.numbers), tuple(self.table.flags)
+        of = len(numbers[: self.most])
+        left, in_brief = flags[self.most - of :], numbers[of:][: self.most_brief]
+        return [
+            Part(True, False, numbers[:of]),
+            Part(False, False, flags[: self.most - of]),
+            Part(True, True, in_brief),
+            Part(False, True, left[: self.most_brief - len(in_brief)]),
+        ]
 
     def cells(
-        self, part: int, rows: NDArray[np.int64] | slice = slice(None)
+        self, part: Part, rows: NDArray[np.int64] | slice = slice(None)
     ) -> tuple[Cells, NDArray[np.float64]]:
         """Returns the (rows, cells) of a part, and what the value behind each has beyond its cell."""
-        is_number, names = self.parts[part]
-        offset = [self.table.numbers[n][1] if is_number else 0.0 for n in names]
-        return self.table.beside(is_number, len(names))[rows], np.array(offset)
+        offset = [self.table.numbers[n][1] if part.is_number else 0.0 for n in part.names]
+        return self.table.beside(part)[rows], np.array(offset)
 
 
 def table_cells(

@@ -20,7 +20,7 @@ from quartet.features.aggregates import RelationalColumns
 from quartet.features.blocks import ClassBlock, LagBlock, Matrix, OwnBlock, PathBlock, Way, commonest
 from quartet.features.lists import LIST_WAYS, ListBlock
 from quartet.features.paths import FEW, LAST, MANY, WINDOWS, Path, linked
-from quartet.features.summed import ONE, SUM, TREND, Summed
+from quartet.features.summed import ONE, SUM, TREND, Part, Summed
 from quartet.features.timeline import Ints, days_since
 from quartet.features.waiting import COUNTED, WaitingBlock
 from quartet.tasks import Seeds
@@ -130,10 +130,7 @@ def _path_without(
         return
     begin, num = int(cuts[0]), int(cuts[-1] - cuts[0])
     times, shown = path.timeline.time[begin : begin + num], path.shown[begin : begin + num]
-    parts = [
-        _Sums(summed, part, shown, list(path.kinds(is_number).values()))
-        for part, (is_number, _) in enumerate(summed.parts)
-    ]
+    parts = [_Sums(summed, part, shown, list(path.kinds(part).values())) for part in summed.parts]
     num_counts = len(path.count_names)
     for variant, gone in removed:
         own = cuts - begin
@@ -161,13 +158,9 @@ def _path_without(
 class _Sums:
     """Running sums of the cells of a row's events, from which some can be taken away."""
 
-    def __init__(self, summed: Summed, part: int, shown: Ints, kinds: list[tuple[int, int, int]]) -> None:
-        is_number, names = summed.parts[part]
-        cells = summed.table.numbers if is_number else {n: (c, 0.0) for n, c in summed.table.flags.items()}
-        values = np.empty((len(shown), len(names)))
-        for place, name in enumerate(names):
-            values[:, place] = cells[name][0][shown]
-        self.offset, self.kinds = np.array([cells[name][1] for name in names]), kinds
+    def __init__(self, summed: Summed, part: Part, shown: Ints, kinds: list[tuple[int, int, int]]) -> None:
+        cells, self.offset = summed.cells(part, shown)
+        values, self.kinds = cells.astype(np.float64), kinds
         self.there = ~np.isnan(values)
         self.whole = np.rint(np.where(self.there, values, 0.0) * ONE).astype(np.int64)
         self.total, self.count = _running(self.whole), _running(self.there)

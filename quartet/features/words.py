@@ -229,9 +229,9 @@ def _path(path: Path, summed: Summed, subject: str) -> Iterator[ColumnWords]:
         )
         yield replace(facts, words=f"days since the last of {them}", span="latest")
         yield replace(facts, words=f"days since the first of {them}")
-    for is_number, names in summed.parts:
-        for name in names:
-            for what, (kind, _, _) in path.kinds(is_number).items():
+    for part in summed.parts:
+        for name in part.names:
+            for what, (kind, _, _) in path.kinds(part).items():
                 span = next((f"last {w}" for w in path.windows if what.endswith(f"of {w}")), _EVER)
                 lately = f" in the last {_short(span.removeprefix('last '))}" if span != _EVER else ""
                 of = f"of {subject}{lately}"
@@ -245,7 +245,7 @@ def _path(path: Path, summed: Summed, subject: str) -> Iterator[ColumnWords]:
                     one = _short(path.windows[0])
                     of = f"of {subject}, the last {one} against the {one} before"
                 about = replace(facts, span=span, cell=name)
-                if is_number:
+                if part.is_number:
                     how = {SUM: "sum of ", TREND: "change of the mean "}.get(
                         kind, "" if what == "latest" else "mean "
                     )

@@ -114,8 +114,10 @@ class Study:
     def _job(self, path: str, task: Task, arm: Arm, rng_seed: int) -> Job:
         """Returns one training. Where the arm and the user's changes meet, the arm decides."""
         name = f"{task.full_database.schema.name}/{task.name}"
-        # The paper's models have no tower. What tuning trains has the preset's settings, not a publication's.
-        base = {} if self.name == "tune" else {"tower": 0} | arm.settings(self.preset, name)
+        # As the paper's, without a tower, at each seed's own time. What tuning trains has the preset's settings.
+        base = (
+            {} if self.name == "tune" else {"tower": 0, "late_seeds": "own"} | arm.settings(self.preset, name)
+        )
         changes = base | self.changes | arm.changes | {"rng_seed": rng_seed}
         recipe = Recipe.load(self.preset, name, arm.model, **changes)
         recipe = recipe.changed(protocol=task.under(recipe.protocol).protocol)

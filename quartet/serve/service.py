@@ -132,7 +132,7 @@ class Service:
         live = self.bound.live
         asked = live.asked([entity], at)
         view = live.views[0]
-        seeds = Seeds(asked.rows + view.database.offsets[view.entity_table], asked.times, None)
+        seeds = view.asked(Seeds(asked.rows + view.database.offsets[view.entity_table], asked.times, None))
         context = sample(view.graph, seeds, view.recipe.sampling.changed(branches=()), 1)
         words = f"{view.entity_table} {entity} at {show_instant(int(asked.times[0]))}"
         return context_svg({"rows read": (context, 0)}, view.graph.names, view.graph.offsets, words)

@@ -27,6 +27,7 @@ from quartet.graph import TemporalGraph
 from quartet.listener import SILENT, Listener
 from quartet.machine import empty_aside, slices
 from quartet.tasks import SPLITS, Links, Seeds, Split, Task, TaskSpec
+from quartet.times import STATIC
 from quartet.tokens import Tokenizer
 from quartet.training.outputs import Output, fit_output
 
@@ -94,11 +95,27 @@ class View:
         self.old_columns = other.__dict__.get("columns", other.old_columns)
         return self
 
+    def asked(self, seeds: Seeds) -> Seeds:
+        """Returns the seeds as a model is asked about them: none long after the newest row that is visible to it.
+
+        When a database ends years before, windows are empty and ages beyond what any training seed has seen. Such a
+        seed is asked as of the longest silence that there was, or a horizon, after that row, whichever is longer.
+        """
+        silence, spec = self.features.statistics.longest_silence, self.spec
+        if self.recipe.sampling.late_seeds == "own" or silence is None or spec.type == "recommendation":
+            return seeds
+        newest = self.database.newest(seeds.time, self.recipe.sampling.time_rule)
+        late = (newest != STATIC) & (seeds.time - newest > max(silence, spec.horizon))
+        if not late.any():
+            return seeds
+        return replace(seeds, time=np.where(late, newest + max(silence, spec.horizon), seeds.time))
+
     def contexts(self, seeds: Seeds, columns: tuple[str, ...] = ()) -> Iterator[Context]:
         """Yields the contexts of seeds, some at a time: memory does not grow with their number.
 
         They hold the named relational columns, too.
         """
+        seeds = self.asked(seeds)
         for first in range(0, len(seeds), _AT_ONCE):
             some = slice(first, first + _AT_ONCE)
             part = Seeds(seeds.node[some], seeds.time[some], None)
@@ -107,7 +124,7 @@ class View:
 
     def matrix(self, seeds: Seeds, names: tuple[str, ...]) -> NDArray[np.float32]:
         """Returns the (S, names) relational columns of seeds; an error where there is no such column."""
-        known = {name: place for place, name in enumerate(self.columns.names)}
+        seeds, known = self.asked(seeds), {name: place for place, name in enumerate(self.columns.names)}
         unknown = [name for name in names if name not in known]
         if unknown:
             what = f"the model reads columns that there are not {examples(unknown)}"
@@ -196,7 +213,7 @@ class TrainingData:
     @cached_property
     def seeds(self) -> dict[Split, Seeds]:
         """Returns the seeds of each split at the times as of which they are asked."""
-        return {split: self.task.asked_seeds(split) for split in SPLITS}
+        return {split: self.view.asked(self.task.asked_seeds(split)) for split in SPLITS}
 
     def labels(self, split: Split) -> Any:
         """Returns the targets of a split: an array or, of a recommendation task, `Links`."""

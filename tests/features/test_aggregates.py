@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +19,7 @@ from hypothesis import strategies as st
 from quartet.causal import TimeRule
 from quartet.database import Database, Relation
 from quartet.database.schema import Schema
-from quartet.features import FeatureTable, RelationalColumns, is_about_others
+from quartet.features import FeatureTable, RelationalColumns, aggregates, is_about_others
 from quartet.features.aggregates import MOST_SUMMARIES
 from quartet.features.arrays import FIRST_CODE
 from quartet.features.summed import MEAN, MOST_VALUES, SUM, table_cells
@@ -29,6 +30,8 @@ from tests.features.drawn import RULES, drawn_seeds, named_rows, with_features
 from tests.features.small import one_table, raw_tour, table_schema
 from tests.shop import day
 from tests.strategies import Raw, examples, is_future, random_db
+
+BRIEF = 12  # cells of a path that are told in brief
 
 # --- by hand --------------------------------------------------------------------------------------
 
@@ -179,7 +182,7 @@ def test_strictly_before_leaves_out_the_moment_itself(tour: Tour) -> None:
 
 
 def test_only_the_most_frequent_values_are_looked_at() -> None:
-    """Of two values one says all, of many four; numbers come first, and there is an end to them."""
+    """Of two values one says all, of many four; numbers come first, and there is an end to them, for some in brief."""
     many = [str(number) for number in range(10)] * 2
     wide = {f"n{number}": np.arange(20.0) for number in range(300)}
     kinds = {"type": "category", "half": "category"} | dict.fromkeys(wide, "number")
@@ -191,13 +194,13 @@ def test_only_the_most_frequent_values_are_looked_at() -> None:
         database = Database.build(tables, Schema({"things": table_schema("id"), "sales": said}))
         features = FeatureTable.fit(database, day(0))
         names = RelationalColumns.of(database, "things", features).names
-        assert len(names) <= MOST_SUMMARIES + 20
+        assert len(names) <= MOST_SUMMARIES + 20 + 2 * BRIEF
         kept = [name.removesuffix(": latest") for name in names if name.endswith(": latest")]
         return [name.removeprefix("sales by thing -> ") for name in kept]
 
     assert looked_at(type=many, half=half) == [*(f"type = {n}" for n in range(MOST_VALUES)), "half = a"]
     assert looked_at(half=half, n1=wide["n1"]) == ["n1", "half = a"]
-    assert looked_at(**wide, half=half) == list(wide)[: (MOST_SUMMARIES - 7) // 12]
+    assert looked_at(**wide, half=half) == list(wide)[: (MOST_SUMMARIES - 7) // 12 + BRIEF]
 
 
 def test_numbers_that_tell_the_date_are_no_columns() -> None:
@@ -658,9 +661,18 @@ def seeds_of(database: Database, table: str, rows: Sequence[int], times: Sequenc
 
 
 @pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("most", [1, MOST_SUMMARIES])
 @examples(30)
 @given(random_db(), st.data(), st.integers(0, 2**32))
-def test_the_twin_finds_the_same(rule: TimeRule, raw: Raw, data: st.DataObject, rng_seed: int) -> None:
+def test_the_twin_finds_the_same(
+    rule: TimeRule, most: int, raw: Raw, data: st.DataObject, rng_seed: int
+) -> None:
+    """Of tables whose cells are all looked at, and of tables of which all but one are told in brief."""
+    with patch.multiple(aggregates, MOST_SUMMARIES=most, _BRIEF_PART=MOST_SUMMARIES):
+        the_twin_finds_the_same(rule, raw, data, rng_seed)
+
+
+def the_twin_finds_the_same(rule: TimeRule, raw: Raw, data: st.DataObject, rng_seed: int) -> None:
     rng = random.Random(rng_seed)
     database = Database.build(*with_features(raw, rng))
     time, seeds = drawn_seeds(database, data, rule, rng)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from quartet.causal import TimeRule
 from quartet.database import Database
-from quartet.features import FeatureTable, RelationalColumns, columns_without, is_about_others
+from quartet.features import FeatureTable, RelationalColumns, aggregates, columns_without, is_about_others
 from quartet.tasks import Seeds
 from quartet.times import NEVER
 from tests.features.drawn import RULES, drawn_seeds, named_rows, with_features
@@ -42,7 +43,9 @@ def test_columns_without_rows_are_those_of_a_database_without_them(
     assume(seeds)
     (name, at), table = seeds[0], seeds[0][0][0]
     features = FeatureTable.fit(database, time if rule == "<=" else time - 1)
-    columns = RelationalColumns.of(database, table, features, rule)
+    few = patch.object(aggregates, "MOST_SUMMARIES", rng.choice([40, 1000]))  # of 40, cells are told in brief
+    with few:
+        columns = RelationalColumns.of(database, table, features, rule)
     node = named_rows(database)[name] + database.offsets[table]
     others = [other for other in range(database.num_rows) if other != node]
     gone = [np.array(rng.sample(others, rng.randrange(min(len(others), 4) + 1)), np.int64) for _ in range(8)]
@@ -50,7 +53,8 @@ def test_columns_without_rows_are_those_of_a_database_without_them(
     found = columns_without(columns, database, node, at, gone)
     own = [place for place, column in enumerate(columns.names) if not is_about_others(column)]
     for variant, nodes in enumerate(gone):
-        twin = RelationalColumns.of(never_known(database, nodes), table, features, rule)
+        with few:
+            twin = RelationalColumns.of(never_known(database, nodes), table, features, rule)
         if twin.names != columns.names:
             assume(len(nodes) > 4)  # which columns there are is decided by the rows at the cut-off
             continue

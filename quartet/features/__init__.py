@@ -1,6 +1,6 @@
 """Features: the cells of a database as numbers, fitted on what was known at a cut-off, and columns of a seed."""
 
-from quartet.features.aggregates import MEAN_PAST_LABEL, RelationalColumns, is_about_others
+from quartet.features.aggregates import MEAN_PAST_LABEL, RelationalColumns, is_about_others, unit_of
 from quartet.features.arrays import CALENDAR, FIRST_CODE, Bags, TableFeatures, TableLayout, rows_of
 from quartet.features.counts import SeedColumns
 from quartet.features.describe import describe
@@ -44,4 +44,5 @@ __all__ = [
     "plain_table",
     "rows_of",
     "statistics_digest",
+    "unit_of",
 ]

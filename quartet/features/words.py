@@ -320,5 +320,5 @@ def _waiting_words(block: WaitingBlock, subject: str, others: str) -> Iterator[C
 
 
 def _short(window: str) -> str:
-    """Returns a window as it is said after "the last": day, 2 days."""
-    return window.removeprefix("1 ")
+    """Returns a window as it is said after "the last": day, 2 days, 1 day 12:00:00."""
+    return window.removeprefix("1 ") if window.count(" ") == 1 else window

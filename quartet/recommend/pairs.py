@@ -19,12 +19,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quartet.causal import visible
-from quartet.features import CODE, RelationalColumns
+from quartet.features import CODE, RelationalColumns, unit_of
 from quartet.recommend.candidates import Moment, Pool
 from quartet.recommend.events import Floats, Ints, Sources, places_in
 from quartet.recommend.past import Past
 from quartet.tasks import Seeds
-from quartet.times import STATIC
+from quartet.times import DAY, STATIC
 from quartet.training import View
 
 _WINDOWS = (1 / 12, 1 / 4, 1.0, 2.0, 4.0, 12.0, 1e4)  # in horizons; the last is all time
@@ -33,6 +33,7 @@ _EDITIONS = 4  # of an item, by which its period is measured
 _MOST_ROW_COLUMNS = 40
 _MOST_NUMBERS, _LAST_ROWS = 8, 8  # cells of a row whose link is filled in, and rows that an item had last
 _AT_ONCE = 256  # seeds whose pairs are in memory together
+_UNITS = 100  # of all time, where a task has no horizon
 _MOMENTS = 64  # of training, where each row has a time of its own
 Matrix = NDArray[np.float32]
 
@@ -247,11 +248,12 @@ class Reader:
         own = view.features.tables[spec.entity_table]
         numbers = dict(zip(own.layout.numbers[:_MOST_NUMBERS], own.numbers.T, strict=False))
         past = Past.of(view.database, view.graph, spec, rule, names, categories, numbers)
-        rows = RelationalColumns.of(view.database, spec.item_table, view.features, rule, spec.horizon)
+        unit = spec.horizon or max(DAY, unit_of(view.database, view.features.statistics.cutoff, _UNITS))
+        rows = RelationalColumns.of(view.database, spec.item_table, view.features, rule, unit)
         if labels is not None:
             past = past.like_labels(labels, spec)
             step = max(1, int(np.ptp(labels.time)) // _MOMENTS) if past.is_link and len(labels) else 0
-        return Reader(past, rows, spec.horizon or rows.unit, step)
+        return Reader(past, rows, unit, step)
 
     def moments(self, time: Ints) -> Ints:
         """Returns the moment to which each time belongs: its own, or one that is not later."""

@@ -1,4 +1,4 @@
-"""Seeds long after the newest row: a model is asked as of where the data end, and nothing later decides when that is."""
+"""Seeds long after the newest row: a model is asked as of where the data end, and nothing later decides when."""
 
 from __future__ import annotations
 

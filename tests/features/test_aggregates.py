@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from quartet.causal import TimeRule
 from quartet.database import Database, Relation
 from quartet.database.schema import Schema
-from quartet.features import FeatureTable, RelationalColumns, aggregates, is_about_others
+from quartet.features import FeatureTable, RelationalColumns, aggregates, is_about_others, unit_of
 from quartet.features.aggregates import MOST_SUMMARIES
 from quartet.features.arrays import FIRST_CODE
 from quartet.features.summed import MEAN, MOST_VALUES, SUM, table_cells
@@ -285,6 +285,29 @@ def test_riders_who_have_not_joined_yet_are_not_compared_with() -> None:
         assert found["place"][:2] == places  # of r1 and r2 among themselves
         assert found["gap"][0] == 0
     assert standing(late, COUNT, 7.5, "<")["place"] == pytest.approx([2.5 / 3, 1 / 3, 1 / 3])
+
+
+@pytest.mark.parametrize(
+    ("days", "hours"),
+    [
+        (50 * 365, 9 * 24),
+        (4100, 48),
+        (2000, 24),
+        (1999, 23),
+        (273, 3),
+        (80, 57 / 60),
+        (1, 1 / 60),
+        (0, 1 / 60),
+    ],
+)
+def test_the_unit_of_single_events_is_a_small_part_of_the_time_that_data_span(
+    days: int, hours: float
+) -> None:
+    """In whole days, hours or minutes; rows after the cut-off have no say."""
+    for later in ((), (days + 9000,)):
+        database = one_table({"x": range(2 + len(later))}, [10, 10 + days, *later])
+        assert unit_of(database, (10 + days) * DAY) == pytest.approx(hours * DAY / 24)
+    assert unit_of(one_table({"x": [1]}), 0) == DAY // 24 // 60
 
 
 def test_places_among_all_are_left_out_where_times_and_entities_are_too_many(

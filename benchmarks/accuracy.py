@@ -79,18 +79,21 @@ def measure(name: str, seed: int, asked: argparse.Namespace) -> None:
     data = TrainingData.prepare(task, recipe)
     plain = PlainTrees(data)
     has_two = task.seeds("test").time.max() > task.splits.test and not task.num_new_entities
-    protocols: tuple[Protocol, ...] = ("rolling", "frozen") if has_two else ("rolling",)
+    # A frozen database ends long before most seeds, which the default holds back, and published figures do not.
+    asked_as: tuple[tuple[str, Protocol, str], ...] = (("rolling" if has_two else "both", "rolling", "held"),)
+    if has_two:
+        asked_as += (("frozen", "frozen", "own"), ("frozen, held", "frozen", "held"))
     target = np.asarray(task.vault.open("accuracy"))
     metric, sign = metric_of(kind), 1 if higher_is_better(main_metric(kind)) else -1
 
     def better(score: Any, weight: Any) -> float:
         return sign * (metric(target, score, weight) or 0.0)
 
-    for protocol in protocols:
-        then = task.under(protocol, recipe.past_labels)
+    for told_protocol, protocol, late_seeds in asked_as:
+        then, own_recipe = task.under(protocol, recipe.past_labels), recipe.changed(late_seeds=late_seeds)
         seeds = then.asked_seeds("test")
         view = View(
-            then.database, FeatureTable.encode(then.database, checkpoint.statistics), task.spec, recipe
+            then.database, FeatureTable.encode(then.database, checkpoint.statistics), task.spec, own_recipe
         )
         if protocol == recipe.protocol and run is not None:
             each = run.kept_members("test")
@@ -128,7 +131,7 @@ def measure(name: str, seed: int, asked: argparse.Namespace) -> None:
         }
         train = np.asarray(task.seeds("train").target, dtype=np.float64)
         line = {
-            "task": name, "seed": seed, "protocol": protocol if has_two else "both", "metric": main_metric(kind),
+            "task": name, "seed": seed, "protocol": told_protocol, "metric": main_metric(kind),
             "values": values, "leads": leads, "seconds": round(seconds), "threads": asked.threads,
             "train_std": float(train.std()), "validation": trained.validation,
             "members": [[m.name, m.validation, round(m.seconds, 1)] for m in model.members], "weights": model.weights,

@@ -21,6 +21,8 @@ from quartet.features.text import Arrays, new_embedder
 from quartet.findings import Finding
 from quartet.times import STATIC
 
+_LONGEST = 2**62  # nanoseconds
+
 
 @dataclass(frozen=True)
 class TableStatistics:
@@ -136,5 +138,7 @@ def _longest_silence(database: Database, cutoff: int) -> int | None:
     known = [table.known_at for table in database.tables.values() if table.is_timed]
     times = np.concatenate([*known, np.empty(0, np.int64)])
     times = np.sort(times[visible(times, cutoff) & (times != STATIC)])
-    gaps = np.diff(times[len(times) // 2 :])
-    return int(gaps.max()) if len(gaps) else None
+    gaps = np.diff(
+        times[len(times) // 2 :].view(np.uint64)
+    )  # two times may be further apart than an int64 tells
+    return min(int(gaps.max()), _LONGEST) if len(gaps) else None

@@ -42,8 +42,9 @@ from quartet.runs.ranking import judged, list_length
 from quartet.runs.run import Run, member_logits
 from quartet.runs.show import MEMBER, evaluation_grid, labels_grid, pools_grid
 from quartet.runs.sure import Judged, check_shares, judge, say, sures_of
-from quartet.tasks import Links, Split, Task, TaskType, tell_alone
-from quartet.training import View
+from quartet.tasks import Links, Seeds, Split, Task, TaskType, tell_alone
+from quartet.times import DAY, show_length
+from quartet.training import View, held
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -263,7 +264,7 @@ def evaluate(
         protocol,
         len(target),
         rows,
-        warnings=tuple(filter(None, [*warnings, *_unseen(task, split)])),
+        warnings=tuple(filter(None, [*warnings, *_unseen(task, split), _held(task, seeds, members[0][0])])),
         **_DETAILS[task.spec.type](target, scores[model], checkpoints),
         sure=sure,
     )
@@ -272,6 +273,19 @@ def evaluate(
 def _unseen(task: Task, split: Split) -> list[str]:
     """Returns what is said of rows whose class no model can know: they are among those that are judged."""
     return [str(finding) for finding in task.findings(split) if finding.code == "L30"]
+
+
+def _held(task: Task, seeds: Seeds, checkpoint: Checkpoint) -> str:
+    """Returns what is said of seeds that a model does not ask about at their own time."""
+    silence = checkpoint.statistics.longest_silence
+    asked = held(seeds, task.database, checkpoint.task.spec, checkpoint.recipe, silence)
+    count = int((asked.time != seeds.time).sum())
+    if not count:
+        return ""
+    longest = max(silence or 0, task.spec.horizon)
+    length = show_length(longest // DAY * DAY or longest)
+    text = f"{count:,} of {len(seeds):,} seeds come more than {length} after the newest row that may be seen"
+    return f"{text}: asked as of then; trained with --set late_seeds=own, a model asks at their own time"
 
 
 def _of_classes(target: NDArray[Any], score: Scores, members: Sequence[Checkpoint]) -> dict[str, Any]:  # noqa: ARG001

@@ -96,19 +96,8 @@ class View:
         return self
 
     def asked(self, seeds: Seeds) -> Seeds:
-        """Returns the seeds as a model is asked about them: none long after the newest row that is visible to it.
-
-        When a database ends years before, windows are empty and ages beyond what any training seed has seen. Such a
-        seed is asked as of the longest silence that there was, or a horizon, after that row, whichever is longer.
-        """
-        silence, spec = self.features.statistics.longest_silence, self.spec
-        if self.recipe.sampling.late_seeds == "own" or silence is None or spec.type == "recommendation":
-            return seeds
-        newest = self.database.newest(seeds.time, self.recipe.sampling.time_rule)
-        late = (newest != STATIC) & (seeds.time - newest > max(silence, spec.horizon))
-        if not late.any():
-            return seeds
-        return replace(seeds, time=np.where(late, newest + max(silence, spec.horizon), seeds.time))
+        """Returns the seeds as a model is asked about them: none long after the newest row that is visible to it."""
+        return held(seeds, self.database, self.spec, self.recipe, self.features.statistics.longest_silence)
 
     def contexts(self, seeds: Seeds, columns: tuple[str, ...] = ()) -> Iterator[Context]:
         """Yields the contexts of seeds, some at a time: memory does not grow with their number.
@@ -162,6 +151,21 @@ class View:
             asked = Seeds(seeds.node[some], seeds.time[some], None)
             yield self.matrix(seeds if len(asked) == len(seeds) else asked, names)
             listener.progress("scores", len(asked), len(seeds))
+
+
+def held(seeds: Seeds, database: Database, spec: TaskSpec, recipe: Recipe, silence: int | None) -> Seeds:
+    """Returns the seeds of which those long after the newest visible row are asked as of where the data end.
+
+    When a database ends years before, windows are empty and ages beyond what any training seed has seen. Such a seed is
+    asked as of the longest silence that there was, or a horizon, after that row, whichever is longer.
+    """
+    if recipe.sampling.late_seeds == "own" or silence is None or spec.type == "recommendation":
+        return seeds
+    newest, longest = database.newest(seeds.time, recipe.sampling.time_rule), max(silence, spec.horizon)
+    is_late = (newest != STATIC) & (seeds.time > STATIC + longest) & (seeds.time - longest > newest)
+    if not is_late.any():
+        return seeds
+    return replace(seeds, time=np.where(is_late, newest + longest, seeds.time))
 
 
 @dataclass(eq=False)

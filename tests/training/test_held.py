@@ -20,6 +20,7 @@ from quartet.tasks import Seeds, TaskSpec
 from quartet.times import STATIC
 from quartet.training import View
 from tests.features.drawn import CHANGES, RULES, Change
+from tests.features.small import one_table
 from tests.shop import DAY
 from tests.strategies import Raw, examples, interesting_times, is_future, random_db
 from tests.trained import TREES, churn
@@ -99,6 +100,31 @@ def test_a_seed_years_later_is_asked_where_the_data_end(tmp_path: Path) -> None:
     assert scores("held", end + 3 * YEAR) == scores("own", end)
     assert scores("held", end + 3 * YEAR) != scores("own", end + 3 * YEAR)
     assert scores("held", last) == scores("own", last)
+
+
+def test_an_evaluation_tells_of_seeds_that_are_held(tmp_path: Path) -> None:
+    """Frozen, test seeds that come long after the cut-off are; in use, none."""
+    task = churn(num_eval_timestamps=6)
+    model = fit(task, recipe=TREES.changed(protocol="frozen"), runs=tmp_path)
+    for protocol in ("frozen", "rolling"):
+        told = [line for line in model.evaluate(protocol=protocol).warnings if "asked as of then" in line]
+        statistics = model.members[0][0].statistics
+        longest = max(statistics.longest_silence or 0, task.spec.horizon)
+        then = task.under(protocol)
+        seeds = then.seeds("test")
+        late = int((seeds.time - longest > then.database.newest(seeds.time)).sum())
+        assert bool(told) == bool(late) == (protocol == "frozen")
+        assert not late or told[0].startswith(f"{late:,} of {len(seeds):,} seeds come more than")
+
+
+def test_rows_at_both_ends_of_time_are_no_silence_of_negative_length() -> None:
+    database = one_table({"x": [1, 2, 3]}, [-106_000, -105_000, 106_000])
+    statistics = FeatureTable.fit(database, 106_000 * DAY).statistics
+    assert statistics.longest_silence == 2**62
+    spec = TaskSpec("held", "forecast", "binary_classification", "t", "label")
+    view = View(database, FeatureTable.encode(database, statistics), spec, HELD)
+    times = np.array([-106_100 * DAY, -106_000 * DAY, 0, 106_000 * DAY, 106_700 * DAY])
+    assert (view.asked(Seeds(np.zeros(5, np.int64), times, None)).time <= times).all()
 
 
 def test_statistics_from_before_know_of_no_silence() -> None:

@@ -138,7 +138,7 @@ class SamplingConfig(_Settings):
     time_rule: TimeRule = _choice("<=", "a row is visible at its time, or only after it", "<=", "<")
     late_seeds: Literal["own", "held"] = _choice(
         "own",
-        "seeds longer after the newest row than it was ever quiet: at their own time, or held to where the data end",
+        "seeds longer after the newest row than any of training: at their own time, or held to where the data end",
         "own",
         "held",
     )
@@ -162,8 +162,9 @@ class SamplingConfig(_Settings):
         return branch in self.branches
 
     def digest(self) -> str:
-        """Returns a digest of all fields: equal settings, equal digests."""
+        """Returns a digest of all that decides the context of a seed: equal settings, equal digests."""
         values = asdict(self) | {"branches": sorted(self.branches)}
+        del values["late_seeds"]  # which moves seeds, and samples them as ever
         return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 

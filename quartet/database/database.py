@@ -211,36 +211,39 @@ class Database:
         times = times[(times != NEVER) & (times != STATIC)]
         return (int(times.min()), int(times.max())) if len(times) else None
 
-    def newest(self, times: NDArray[np.int64], rule: TimeRule = "<=") -> NDArray[np.int64]:
-        """Returns the time of the newest row that is visible at each time, `STATIC` where no row with a time is."""
+    def newest(self, times: NDArray[np.int64], rule: TimeRule = "<=", but_of: str = "") -> NDArray[np.int64]:
+        """Returns the time of the newest row that is visible at each time, but of one table; `STATIC` where none is."""
         moments, place = np.unique(times, return_inverse=True)
-        if len(moments) > _FEW_MOMENTS:  # then sorting is worth its time
-            known = np.append(STATIC, self._instants)
-            return np.asarray(known[num_visible(known, moments, rule) - 1][place])
-        return np.array([self._newest_at(moment, rule) for moment in moments.tolist()], np.int64)[place]
+        if len(moments) <= _FEW_MOMENTS:
+            found = [self._newest_at(moment, rule, but_of) for moment in moments.tolist()]
+            return np.array(found, np.int64)[place]
+        if but_of not in self._instants:  # sorting is worth its time
+            each = [t.known_at for name, t in self.tables.items() if t.is_timed and name != but_of]
+            known = np.concatenate([*each, np.array([STATIC])])
+            known.sort()  # `np.unique` is a hundred times slower where most differ
+            self._instants[but_of] = set_aside(known[np.append(True, known[1:] != known[:-1])])
+        known = self._instants[but_of]
+        return np.asarray(known[num_visible(known, moments, rule) - 1][place])
 
-    def _newest_at(self, moment: int, rule: TimeRule) -> int:
-        """Returns the time of the newest row that is visible at a moment, which services ask about again and again."""
-        found = self._known_newest.get((moment, rule))
-        if found is None:
-            dated = [table.known_at for table in self.tables.values() if table.is_timed]
-            each = [int(known[visible(known, moment, rule)].max(initial=STATIC)) for known in dated]
-            found = max(each, default=STATIC)
-            for asked in list(self._known_newest)[:-_FEW_MOMENTS]:
-                self._known_newest.pop(asked, None)  # perhaps in another thread, too
-            self._known_newest[moment, rule] = found
+    def _newest_at(self, moment: int, rule: TimeRule, but_of: str) -> int:
+        found = STATIC
+        for name in self._last.keys() - {but_of}:
+            known, last = self[name].known_at, self._last[name]
+            if not visible(np.array(last), moment, rule):  # seldom: mostly, all rows are
+                last = int(known[visible(known, moment, rule)].max(initial=STATIC))
+            found = max(found, last)
         return found
 
     @cached_property
-    def _known_newest(self) -> dict[tuple[int, str], int]:
-        return {}
+    def _last(self) -> dict[str, int]:
+        """Returns when the last row of each table with times is known."""
+        dated = {name: table.known_at for name, table in self.tables.items() if table.is_timed}
+        return {name: int(known[known != NEVER].max(initial=STATIC)) for name, known in dated.items()}
 
     @cached_property
-    def _instants(self) -> NDArray[np.int64]:
-        """Returns the distinct times of all rows that have one, ascending."""
-        each = [np.unique(table.known_at) for table in self.tables.values() if table.is_timed]
-        times = np.unique(np.concatenate([*each, np.empty(0, np.int64)]))
-        return set_aside(times[times != STATIC])
+    def _instants(self) -> dict[str, NDArray[np.int64]]:
+        """Returns where `STATIC` and the distinct times of all rows but those of one table are kept, ascending."""
+        return {}
 
     def upto(self, time: int, rule: TimeRule = "<=") -> Database:
         """Returns the database as it was known at a time."""

@@ -55,13 +55,14 @@ from quartet.features.blocks import (
 )
 from quartet.features.lists import NUM_LISTS, ListBlock
 from quartet.features.paths import GROWING, LAST, Events, Path, events_below
+from quartet.features.statistics import FeatureStatistics, Rhythm
 from quartet.features.summed import MOST_VALUES, Summed, TableCells, table_cells
 from quartet.features.table import FeatureTable
 from quartet.features.timeline import Columns, Ints
 from quartet.features.waiting import WaitingBlock
 from quartet.machine import give_back, mapped
 from quartet.tasks import KNOWN_LABELS, LABEL, Seeds
-from quartet.times import DAY, SECOND, STATIC, show_length
+from quartet.times import DAY, STATIC, show_length
 
 MOST_SUMMARIES = 1000
 _MOST_BRIEF, _BRIEF_PART = 12, 0.5  # cells of a path that are told in brief, of as many more summaries
@@ -70,8 +71,7 @@ _MOST_UPS = 2
 _MOST_COMPARED = 10_000_000  # rows at all times of training
 _FEWEST_ALIKE = 4  # rows of a group, on average; a category that makes groups has more values
 _CELLS_OF_A_THREAD = 2**19  # fewer take less time than beginning one and waiting for Python's lock
-_MINUTE, _HOUR = 60 * SECOND, 3600 * SECOND
-_UNITS_OF_A_SPAN = 2000  # where a task has no horizon
+_UNITS_OF_A_SPAN, _UNITS_BEFORE = 2000, 100  # where a task has no horizon
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,7 +98,7 @@ class RelationalColumns:
         `before` are those of a database from which this one has grown, by the same statistics, rule and horizon: what
         new rows do not change is taken from there, and the rest is gone on with.
         """
-        unit = horizon or unit_of(database, features.statistics.cutoff)
+        unit = horizon or unit_of(database, features.statistics)
         old = before.blocks if before else ()
         cells = table_cells(
             database, features, {o.cells.table.name: o.cells for o in old if hasattr(o, "cells")}
@@ -210,17 +210,14 @@ def _is_same(block: Any, other: Any) -> bool:
     )
 
 
-def unit_of(database: Database, cutoff: int, parts: int = _UNITS_OF_A_SPAN) -> int:
-    """Returns the unit of a task without a horizon: a part of the time from the first row to the cut-off.
+def unit_of(database: Database, statistics: FeatureStatistics, parts: int = _UNITS_OF_A_SPAN) -> int:
+    """Returns the unit of a task without a horizon, which asks about single events: a small part of the data's span.
 
-    It is whole days, hours or minutes. Who asks about single events, such as flights, asks what happened just now.
+    It is that of training, however the database has changed since.
     """
-    first = [
-        table.known_at[table.known_at != STATIC].min(initial=cutoff) for table in database.tables.values()
-    ]
-    unit = (cutoff - int(min(first))) // parts
-    whole = next((each for each in (DAY, _HOUR) if unit >= each), _MINUTE)
-    return max(whole, unit // whole * whole)
+    if statistics.rhythm is None:  # models from before have longer ones
+        return max(DAY, Rhythm.of(database, statistics.cutoff).unit(_UNITS_BEFORE) // DAY * DAY)
+    return statistics.rhythm.unit(parts)
 
 
 def _around(

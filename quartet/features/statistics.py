@@ -19,9 +19,32 @@ from quartet.features.columns import COLUMN_CLASSES, Column, TextColumn, fit_col
 from quartet.features.kinds import feature_columns, kind_findings, kinds_of
 from quartet.features.text import Arrays, new_embedder
 from quartet.findings import Finding
-from quartet.times import STATIC
+from quartet.times import DAY, SECOND, STATIC
 
 _LONGEST = 2**62  # nanoseconds
+_MINUTE, _HOUR = 60 * SECOND, 3600 * SECOND
+
+
+@dataclass(frozen=True)
+class Rhythm:
+    """When rows came, of those that are known at a cut-off, in nanoseconds."""
+
+    span: int  # from the first of them to the cut-off
+    resolution: int  # what all their times are whole multiples of: a day, an hour or, at least, a minute
+
+    @staticmethod
+    def of(database: Database, cutoff: int) -> Rhythm:
+        known = [table.known_at for table in database.tables.values() if table.is_timed]
+        times = np.concatenate([*known, np.empty(0, np.int64)])
+        times = times[visible(times, cutoff) & (times != STATIC)]
+        whole = (each for each in (DAY, _HOUR) if not (times % each).any())
+        return Rhythm(min(cutoff - int(times.min(initial=cutoff)), _LONGEST), next(whole, _MINUTE))
+
+    def unit(self, parts: int) -> int:
+        """Returns a part of the span in whole days, hours or minutes: nothing finer than the times of rows."""
+        unit = self.span // parts
+        whole = next((each for each in (DAY, _HOUR) if unit >= each), _MINUTE)
+        return max(self.resolution, unit // whole * whole)
 
 
 @dataclass(frozen=True)
@@ -59,7 +82,8 @@ class FeatureStatistics:
     cutoff: int
     tables: Mapping[str, TableStatistics]
     findings: tuple[Finding, ...] = ()
-    longest_silence: int | None = None  # nanoseconds in which no row came; None where few rows have a time
+    rhythm: Rhythm | None = None  # None of models from before
+    longest_wait: int | None = None  # see `FeatureTable.waiting`
 
     @staticmethod
     def fit(
@@ -81,7 +105,7 @@ class FeatureStatistics:
             }
             unused = tuple(column for column in table.data.column_names if column not in columns)
             tables[name] = TableStatistics(name, columns, unused)
-        return FeatureStatistics(cutoff, tables, tuple(findings), _longest_silence(database, cutoff))
+        return FeatureStatistics(cutoff, tables, tuple(findings), Rhythm.of(database, cutoff))
 
     def to_dict(self) -> dict[str, Any]:
         """Returns all but the arrays, as values that JSON can hold."""
@@ -99,7 +123,8 @@ class FeatureStatistics:
             }
             for table in self.tables.values()
         ]
-        return {"cutoff": self.cutoff, "tables": tables, "longest_silence": self.longest_silence}
+        rhythm = {"rhythm": self.rhythm and asdict(self.rhythm), "longest_wait": self.longest_wait}
+        return {"cutoff": self.cutoff, "tables": tables, **rhythm}
 
     @property
     def arrays(self) -> dict[str, Any]:
@@ -130,15 +155,7 @@ class FeatureStatistics:
         for number, table in enumerate(content["tables"]):
             columns = {c["name"]: column(c, f"{number}.{place}.") for place, c in enumerate(table["columns"])}
             tables[table["name"]] = TableStatistics(table["name"], columns, tuple(table["unused"]))
-        return FeatureStatistics(content["cutoff"], tables, longest_silence=content.get("longest_silence"))
-
-
-def _longest_silence(database: Database, cutoff: int) -> int | None:
-    """Returns for how long no row came, of the later half of the rows that are known at a cut-off."""
-    known = [table.known_at for table in database.tables.values() if table.is_timed]
-    times = np.concatenate([*known, np.empty(0, np.int64)])
-    times = np.sort(times[visible(times, cutoff) & (times != STATIC)])
-    gaps = np.diff(
-        times[len(times) // 2 :].view(np.uint64)
-    )  # two times may be further apart than an int64 tells
-    return min(int(gaps.max()), _LONGEST) if len(gaps) else None
+        rhythm, longest_wait = content.get("rhythm"), content.get("longest_wait")
+        return FeatureStatistics(
+            content["cutoff"], tables, rhythm=rhythm and Rhythm(**rhythm), longest_wait=longest_wait
+        )

@@ -79,6 +79,10 @@ class FeatureTable:
         give_back()
         return FeatureTable(tables, statistics, tuple(findings))
 
+    def waiting(self, longest: int) -> FeatureTable:
+        """Returns the features with how long after the newest row that it may see any training seed comes, at most."""
+        return replace(self, statistics=replace(self.statistics, longest_wait=longest))
+
     @property
     def layouts(self) -> tuple[TableLayout, ...]:
         return tuple(table.layout for table in self.tables.values())

@@ -248,7 +248,7 @@ class Reader:
         own = view.features.tables[spec.entity_table]
         numbers = dict(zip(own.layout.numbers[:_MOST_NUMBERS], own.numbers.T, strict=False))
         past = Past.of(view.database, view.graph, spec, rule, names, categories, numbers)
-        unit = spec.horizon or max(DAY, unit_of(view.database, view.features.statistics.cutoff, _UNITS))
+        unit = spec.horizon or max(DAY, unit_of(view.database, view.features.statistics, _UNITS))
         rows = RelationalColumns.of(view.database, spec.item_table, view.features, rule, unit)
         if labels is not None:
             past = past.like_labels(labels, spec)

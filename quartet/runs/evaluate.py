@@ -44,7 +44,7 @@ from quartet.runs.show import MEMBER, evaluation_grid, labels_grid, pools_grid
 from quartet.runs.sure import Judged, check_shares, judge, say, sures_of
 from quartet.tasks import Links, Seeds, Split, Task, TaskType, tell_alone
 from quartet.times import DAY, show_length
-from quartet.training import View, held
+from quartet.training import View, held, longest_wait
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -277,12 +277,12 @@ def _unseen(task: Task, split: Split) -> list[str]:
 
 def _held(task: Task, seeds: Seeds, checkpoint: Checkpoint) -> str:
     """Returns what is said of seeds that a model does not ask about at their own time."""
-    silence = checkpoint.statistics.longest_silence
-    asked = held(seeds, task.database, checkpoint.task.spec, checkpoint.recipe, silence)
+    spec, waited = checkpoint.task.spec, checkpoint.statistics.longest_wait
+    asked = held(seeds, task.database, spec, checkpoint.recipe, waited)
     count = int((asked.time != seeds.time).sum())
-    if not count:
+    if not count or waited is None:
         return ""
-    longest = max(silence or 0, task.spec.horizon)
+    longest = longest_wait(spec, waited)
     length = show_length(longest // DAY * DAY or longest)
     text = f"{count:,} of {len(seeds):,} seeds come more than {length} after the newest row that may be seen"
     return f"{text}: asked as of then; trained with --set late_seeds=own, a model asks at their own time"

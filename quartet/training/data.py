@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from quartet.causal import visible
 from quartet.config import Recipe
 from quartet.contexts import Context, cached_sample, default_cache, kept_graph, sample, seconds_of_a_seed
 from quartet.database import Database
@@ -26,7 +27,7 @@ from quartet.features import CODE, FeatureTable, RelationalColumns
 from quartet.graph import TemporalGraph
 from quartet.listener import SILENT, Listener
 from quartet.machine import empty_aside, slices
-from quartet.tasks import SPLITS, Links, Seeds, Split, Task, TaskSpec
+from quartet.tasks import KNOWN_LABELS, SPLITS, Links, Seeds, Split, Task, TaskSpec
 from quartet.times import STATIC
 from quartet.tokens import Tokenizer
 from quartet.training.outputs import Output, fit_output
@@ -97,7 +98,7 @@ class View:
 
     def asked(self, seeds: Seeds) -> Seeds:
         """Returns the seeds as a model is asked about them: none long after the newest row that is visible to it."""
-        return held(seeds, self.database, self.spec, self.recipe, self.features.statistics.longest_silence)
+        return held(seeds, self.database, self.spec, self.recipe, self.features.statistics.longest_wait)
 
     def contexts(self, seeds: Seeds, columns: tuple[str, ...] = ()) -> Iterator[Context]:
         """Yields the contexts of seeds, some at a time: memory does not grow with their number.
@@ -153,19 +154,35 @@ class View:
             listener.progress("scores", len(asked), len(seeds))
 
 
-def held(seeds: Seeds, database: Database, spec: TaskSpec, recipe: Recipe, silence: int | None) -> Seeds:
+def held(seeds: Seeds, database: Database, spec: TaskSpec, recipe: Recipe, longest: int | None) -> Seeds:
     """Returns the seeds of which those long after the newest visible row are asked as of where the data end.
 
     When a database ends years before, windows are empty and ages beyond what any training seed has seen. Such a seed is
-    asked as of the longest silence that there was, or a horizon, after that row, whichever is longer.
+    asked as long after that row as any of training was, at most, or a horizon after it, whichever is longer.
     """
-    if recipe.sampling.late_seeds == "own" or silence is None or spec.type == "recommendation":
+    if recipe.sampling.late_seeds == "own" or longest is None or spec.type == "recommendation":
         return seeds
-    newest, longest = database.newest(seeds.time, recipe.sampling.time_rule), max(silence, spec.horizon)
+    newest, longest = newest_seen(seeds, database, spec, recipe), longest_wait(spec, longest)
     is_late = (newest != STATIC) & (seeds.time > STATIC + longest) & (seeds.time - longest > newest)
     if not is_late.any():
         return seeds
     return replace(seeds, time=np.where(is_late, newest + longest, seeds.time))
+
+
+def longest_wait(spec: TaskSpec, longest: int) -> int:
+    """Returns how long after the newest row a seed is asked at its own time, in nanoseconds."""
+    return max(longest, spec.horizon, 1)
+
+
+def newest_seen(seeds: Seeds, database: Database, spec: TaskSpec, recipe: Recipe) -> NDArray[np.int64]:
+    """Returns the time of the newest row that each seed may see; its own is known at its time under any rule.
+
+    Labels that are known by now are no news: of a window in which nothing came there is one, too.
+    """
+    entity = database[spec.entity_table]
+    own = entity.known_at[seeds.node - database.offsets[entity.name]]
+    newest = database.newest(seeds.time, recipe.sampling.time_rule, KNOWN_LABELS)
+    return np.maximum(newest, np.where(visible(own, seeds.time), own, STATIC))
 
 
 @dataclass(eq=False)
@@ -208,6 +225,10 @@ class TrainingData:
             use_row_names=recipe.use_row_names,
             text_model=recipe.text_model,
         )
+        train = task.seeds("train")
+        newest = newest_seen(train, task.database, task.spec, recipe)
+        waits = (train.time - newest)[newest != STATIC]
+        features = features.waiting(int(waits.max(initial=0)))
         return TrainingData(task, recipe, fit_output(task), features, cache, listener, on)
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
 from unittest.mock import patch
@@ -303,11 +303,30 @@ def test_riders_who_have_not_joined_yet_are_not_compared_with() -> None:
 def test_the_unit_of_single_events_is_a_small_part_of_the_time_that_data_span(
     days: int, hours: float
 ) -> None:
-    """In whole days, hours or minutes; rows after the cut-off have no say."""
-    for later in ((), (days + 9000,)):
-        database = one_table({"x": range(2 + len(later))}, [10, 10 + days, *later])
-        assert unit_of(database, (10 + days) * DAY) == pytest.approx(hours * DAY / 24)
-    assert unit_of(one_table({"x": [1]}), 0) == DAY // 24 // 60
+    """In whole days, hours or minutes, of the rows at the cut-off: none that come since, early or late, have a say."""
+    minute = DAY // 24 // 60
+    database = one_table({"x": [1, 2]}, [10, 10 + days])
+    known = database["t"].known_at
+    fine = replace(database, tables={"t": replace(database["t"], known_at=known + np.array([0, minute]))})
+    features = FeatureTable.fit(fine, (10 + days) * DAY + minute)
+    assert unit_of(fine, features.statistics) == pytest.approx(hours * DAY / 24)
+    grown = one_table({"x": [1, 2, 3, 4]}, [1, 10, 10 + days, 9000 + days])
+    assert unit_of(grown, features.statistics) == pytest.approx(hours * DAY / 24)
+    names = RelationalColumns.of(fine, "t", features).names
+    assert RelationalColumns.of(grown, "t", FeatureTable.encode(grown, features.statistics)).names == names
+    late = FeatureTable.fit(one_table({"x": [1, 2, 3]}, [10, 10 + days, 9000 + days]), (10 + days) * DAY)
+    assert late.statistics.rhythm == FeatureTable.fit(database, (10 + days) * DAY).statistics.rhythm
+
+
+@pytest.mark.parametrize(
+    ("step", "unit"), [(DAY, DAY), (DAY // 24, DAY // 24), (7 * DAY // 24, 7 * DAY // 24 // 7)]
+)
+def test_no_window_is_finer_than_the_times_of_rows(step: int, unit: int) -> None:
+    """Of dates, windows of hours would all be empty."""
+    database = one_table({"x": range(60)}, [0] * 60)
+    times = np.arange(60) * step
+    database = replace(database, tables={"t": replace(database["t"], known_at=times)})
+    assert unit_of(database, FeatureTable.fit(database, int(times[-1])).statistics) == unit
 
 
 def test_places_among_all_are_left_out_where_times_and_entities_are_too_many(

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from quartet.causal import TimeRule
 from quartet.config import Recipe
 from quartet.database import Database
-from quartet.features import FeatureTable
+from quartet.features import FeatureTable, unit_of
 from quartet.runs import fit
-from quartet.tasks import Seeds, TaskSpec
+from quartet.tasks import KNOWN_LABELS, Seeds, TaskSpec
 from quartet.times import STATIC
-from quartet.training import View
-from tests.features.drawn import CHANGES, RULES, Change
+from quartet.training import TrainingData, View, longest_wait
+from tests.features.drawn import CHANGES, RULES, Change, NamedSeed, drawn_seeds, named_rows
 from tests.features.small import one_table
 from tests.shop import DAY
 from tests.strategies import Raw, examples, interesting_times, is_future, random_db
@@ -29,8 +29,9 @@ HELD = Recipe.load("small", model="lightgbm")
 YEAR = 365 * DAY
 
 
-def newest_by_hand(database: Database, time: int, rule: TimeRule) -> int:
-    times = [int(known) for table in database.tables.values() if table.is_timed for known in table.known_at]
+def newest_by_hand(database: Database, time: int, rule: TimeRule, but_of: str) -> int:
+    tables = [table for name, table in database.tables.items() if table.is_timed and name != but_of]
+    times = [int(known) for table in tables for known in table.known_at]
     return max((known for known in times if not is_future(known, time, rule)), default=STATIC)
 
 
@@ -43,22 +44,26 @@ def test_the_newest_row_is_that_of_all_visible_ones(rule: TimeRule, raw: Raw, rn
     times = interesting_times(database) * 2
     rng.shuffle(times)
     for asked in (times, times[:3], times[:3]):
-        expected = [newest_by_hand(database, time, rule) for time in asked]
-        assert database.newest(np.array(asked, np.int64), rule).tolist() == expected
+        for but_of in ("", next(iter(database.tables))):
+            expected = [newest_by_hand(database, time, rule, but_of) for time in asked]
+            assert database.newest(np.array(asked, np.int64), rule, but_of).tolist() == expected
 
 
-def asked_times(raw: Raw, horizon: int, cutoff: int, times: list[int], rule: TimeRule) -> list[int]:
-    database = Database.build(*raw)
-    spec = TaskSpec(
-        "held", "forecast", "binary_classification", next(iter(database.tables)), "label", horizon=horizon
-    )
-    view = View(database, FeatureTable.fit(database, cutoff), spec, HELD.changed(time_rule=rule))
-    moments = np.array(times, np.int64)
-    found = view.asked(Seeds(np.zeros(len(times), np.int64), moments, None)).time
-    again = view.asked(Seeds(np.zeros(len(times), np.int64), found, None)).time
-    assert found.tolist() == again.tolist()  # who has been held is where he is
-    assert (found <= moments).all()
-    return [int(time) for time in found]
+def asked_times(
+    raw: Raw, horizon: int, longest: int, cutoff: int, seeds: list[NamedSeed], rule: TimeRule
+) -> list[int]:
+    database, found = Database.build(*raw), []
+    rows, features = named_rows(database), FeatureTable.fit(database, cutoff).waiting(longest)
+    for name, time in seeds:
+        spec = TaskSpec("held", "forecast", "binary_classification", name[0], "label", horizon=horizon)
+        view = View(database, features, spec, HELD.changed(time_rule=rule))
+        node = np.array([rows[name] + database.offsets[name[0]]])
+        asked = view.asked(Seeds(node, np.array([time]), None))
+        again = view.asked(asked)
+        assert asked.time == again.time  # who has been held is where he is
+        assert database[name[0]].known_at[rows[name]] <= asked.time <= time
+        found.append(int(asked.time[0]))
+    return found
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -69,12 +74,10 @@ def test_no_other_future_decides_when_a_seed_is_asked(
     change: Change, rule: TimeRule, raw: Raw, data: st.DataObject, rng_seed: int
 ) -> None:
     database, rng = Database.build(*raw), random.Random(rng_seed)
-    time = data.draw(st.sampled_from(interesting_times(database)))
-    asked, horizon = [time, time - rng.randrange(1, 9) * DAY], rng.choice([1, 60 * DAY])
-    cutoff = time - (rule == "<")
-    found = asked_times(raw, horizon, cutoff, asked, rule)
-    other = asked_times(change(raw, time, rule, rng), horizon, cutoff, asked, rule)
-    assert found == other
+    time, seeds = drawn_seeds(database, data, rule, rng)
+    horizon, longest = rng.choice([0, 1, 60 * DAY]), rng.choice([0, 5, DAY])
+    told = (horizon, longest, time - (rule == "<"), seeds, rule)
+    assert asked_times(raw, *told) == asked_times(change(raw, time, rule, rng), *told)
 
 
 def test_a_seed_years_later_is_asked_where_the_data_end(tmp_path: Path) -> None:
@@ -83,7 +86,7 @@ def test_a_seed_years_later_is_asked_where_the_data_end(tmp_path: Path) -> None:
     model = fit(task, recipe=TREES, runs=tmp_path)
     checkpoint = model.members[0][0]
     statistics, database = checkpoint.statistics, task.database
-    silence = max(statistics.longest_silence or 0, task.spec.horizon)
+    silence = longest_wait(task.spec, statistics.longest_wait)
     last = int(database.newest(np.array([2**62]))[0])
     node = task.seeds("val").node[:5]
 
@@ -108,33 +111,43 @@ def test_an_evaluation_tells_of_seeds_that_are_held(tmp_path: Path) -> None:
     model = fit(task, recipe=TREES.changed(protocol="frozen"), runs=tmp_path)
     for protocol in ("frozen", "rolling"):
         told = [line for line in model.evaluate(protocol=protocol).warnings if "asked as of then" in line]
-        statistics = model.members[0][0].statistics
-        longest = max(statistics.longest_silence or 0, task.spec.horizon)
+        longest = longest_wait(task.spec, model.members[0][0].statistics.longest_wait)
         then = task.under(protocol)
         seeds = then.seeds("test")
-        late = int((seeds.time - longest > then.database.newest(seeds.time)).sum())
+        late = int((seeds.time - longest > then.database.newest(seeds.time, "<=", KNOWN_LABELS)).sum())
         assert bool(told) == bool(late) == (protocol == "frozen")
         assert not late or told[0].startswith(f"{late:,} of {len(seeds):,} seeds come more than")
 
 
-def test_rows_at_both_ends_of_time_are_no_silence_of_negative_length() -> None:
+@pytest.mark.parametrize("longest", [0, DAY, 2**62])
+@pytest.mark.parametrize("rule", RULES)
+def test_times_at_both_ends_are_asked_no_later(rule: TimeRule, longest: int) -> None:
     database = one_table({"x": [1, 2, 3]}, [-106_000, -105_000, 106_000])
-    statistics = FeatureTable.fit(database, 106_000 * DAY).statistics
-    assert statistics.longest_silence == 2**62
     spec = TaskSpec("held", "forecast", "binary_classification", "t", "label")
-    view = View(database, FeatureTable.encode(database, statistics), spec, HELD)
-    times = np.array([-106_100 * DAY, -106_000 * DAY, 0, 106_000 * DAY, 106_700 * DAY])
-    assert (view.asked(Seeds(np.zeros(5, np.int64), times, None)).time <= times).all()
+    features = FeatureTable.fit(database, 106_000 * DAY).waiting(longest)
+    times = np.array([-106_000 * DAY, 0, 106_000 * DAY, 106_700 * DAY])
+    view = View(database, features, spec, HELD.changed(time_rule=rule))
+    found = view.asked(Seeds(np.zeros(4, np.int64), times, None)).time
+    assert ((found >= -106_000 * DAY) & (found <= times)).all()
 
 
-def test_statistics_from_before_know_of_no_silence() -> None:
+def test_no_seed_of_training_is_held(tmp_path: Path) -> None:
+    """However long it came after the newest row: what is longer is known from these alone."""
+    task = churn(num_eval_timestamps=6)
+    data = TrainingData.prepare(task, HELD.changed(protocol="rolling"), tmp_path)
+    assert data.seeds["train"].time.tolist() == task.seeds("train").time.tolist()
+    newest = task.database.newest(data.seeds["train"].time)  # without past labels
+    assert data.features.statistics.longest_wait == (data.seeds["train"].time - newest).max()
+
+
+def test_models_from_before_hold_no_seed_and_have_the_windows_of_then() -> None:
     task = churn()
     features = FeatureTable.fit(task.database, task.splits.val)
-    old = replace(features, statistics=replace(features.statistics, longest_silence=None))
+    content = features.statistics.to_dict()
+    again = type(features.statistics).from_dict(content, features.statistics.arrays)
+    assert again.rhythm == features.statistics.rhythm is not None
+    old = {name: value for name, value in content.items() if name not in ("rhythm", "longest_wait")}
+    statistics = type(features.statistics).from_dict(old, features.statistics.arrays)
     late = Seeds(task.seeds("val").node[:1], np.array([2**61]), None)
-    view = View(task.database, old, task.spec, HELD)
-    assert view.asked(late) is late
-    content = {name: x for name, x in features.statistics.to_dict().items() if name != "longest_silence"}
-    assert type(features.statistics).from_dict(content, features.statistics.arrays).longest_silence is None
-    again = type(features.statistics).from_dict(features.statistics.to_dict(), features.statistics.arrays)
-    assert again.longest_silence == features.statistics.longest_silence is not None
+    assert View(task.database, replace(features, statistics=statistics), task.spec, HELD).asked(late) is late
+    assert unit_of(task.database, statistics) == max(DAY, features.statistics.rhythm.span // 100 // DAY * DAY)  # type: ignore[union-attr]

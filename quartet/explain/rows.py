@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -19,6 +20,7 @@ from quartet.explain.occlude import visible_links
 from quartet.explain.reader import Floats, Ints, Reader
 from quartet.explain.result import Change, RowEffect
 from quartet.features import link_words
+from quartet.tasks import Seeds
 from quartet.times import DAY, STATIC, show_length
 from quartet.training import BinaryOutput, RegressionOutput, View
 
@@ -138,6 +140,11 @@ class Occlusion:
     def node(self) -> int:
         return int(self.row + self.view.database.offsets[self.view.entity_table])
 
+    @cached_property
+    def asked(self) -> Seeds:
+        """Returns the seed as a model is asked about it, from which spans of time are counted."""
+        return self.reader.seeds(self.view, np.array([self.row]), np.array([self.time]))
+
     def scores(self, variants: Sequence[Ints]) -> Floats:
         """Returns the score without the nodes of each variant."""
         if not variants:
@@ -146,10 +153,10 @@ class Occlusion:
         return self.reader.score(reading, np.full(len(variants), self.chosen))
 
     def nearby(self) -> Nearby:
-        context, seeds = None, self.reader.seeds(self.view, np.array([self.row]), np.array([self.time]))
+        context = None
         if any(piece.is_network and piece.member == 0 for piece in self.reader.pieces):
-            (context,) = self.view.contexts(seeds)
-        return nearby(self.view, self.node, int(seeds.time[0]), context)
+            (context,) = self.view.contexts(self.asked)
+        return nearby(self.view, self.node, int(self.asked.time[0]), context)
 
     def effects(self) -> tuple[list[RowEffect], list[RowEffect]]:
         """Returns the effects of single rows and of groups, each with its nodes, before they are put into words."""
@@ -189,10 +196,10 @@ class Occlusion:
         return list(near.path.items())[:_MOST_ROWS], told
 
     def _add_spans(self, groups: dict[tuple[str, str], list[Ints]], label: str, nodes: Ints) -> None:
-        known = self._times(nodes)
+        known, time = self._times(nodes), int(self.asked.time[0])
         unit = self.view.spec.horizon or 30 * DAY
         is_static = known == STATIC
-        age = np.where(is_static, -1.0, (self.time - np.where(is_static, self.time, known)) / unit)
+        age = np.where(is_static, -1.0, (time - np.where(is_static, time, known)) / unit)
         edges = [-np.inf, -0.5, *_SPANS, np.inf]
         for low, high, span in zip(edges[:-1], edges[1:], ["", *span_words(unit)], strict=True):
             some = nodes[(age > low) & (age <= high)]

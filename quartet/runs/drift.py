@@ -150,6 +150,21 @@ def time_findings(record: TaskRecord, times: NDArray[np.int64]) -> Iterator[Find
         yield note("T20", record.name, text)
 
 
+def held_findings(record: TaskRecord, view: View, seeds: Seeds) -> Iterator[Finding]:
+    """Yields a note where a model is asked as of an earlier time than it was asked for (`training.held`)."""
+    asked = view.asked(seeds)
+    count = int((asked.time != seeds.time).sum())
+    if count:
+        last = show_instant(int(asked.time[asked.time != seeds.time].max()))
+        text = (
+            f"{count:,} of {len(seeds):,} are asked as of {last} at the latest: the newest rows are older than they "
+            "ever were in training"
+        )
+        yield note(
+            "T20", record.name, text, fix="add the rows since; --set late_seeds=own in training asks as late"
+        )
+
+
 def _watched(data: TrainingData, model: Any) -> tuple[str, ...]:
     """Returns the columns to look at: those by which trees gained most, or those that a tower reads nearby.
 

@@ -29,7 +29,7 @@ from quartet.findings import Finding, note
 from quartet.listener import SILENT, Listener
 from quartet.machine import Store, as_path, store_findings
 from quartet.runs.checkpoint import DISAGREEMENT, Checkpoint
-from quartet.runs.drift import drift_finding, time_findings
+from quartet.runs.drift import drift_finding, held_findings, time_findings
 from quartet.runs.embed import Embeddings, embed
 from quartet.runs.predictions import Predictions, headline, prediction_table
 from quartet.runs.ranking import list_length, list_table, ranked, short_lists
@@ -361,7 +361,9 @@ class LiveModel:
         record = self.members[0].task
         num_known = int(visible(table.known_at, int(instants[0])).sum()) if population else 0
         words = headline(record.spec, instants, len(rows), num_known, population.words if population else "")
-        findings = (*(population.findings if population else ()), *time_findings(record, instants))
+        seeds = Seeds(rows + self.views[0].database.offsets[table.name], times, None)
+        doubts = (*time_findings(record, instants), *held_findings(record, self.views[0], seeds))
+        findings = (*(population.findings if population else ()), *doubts)
         return Asked(rows, times, words, population is not None and population.is_asked, findings)
 
     def _population(self, time: int, everyone: bool) -> Population:

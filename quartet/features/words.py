@@ -26,7 +26,7 @@ from quartet.features.paths import LAST, WINDOWS, Path
 from quartet.features.summed import SUM, TREND, Summed, TableCells
 from quartet.features.waiting import COUNTED, WaitingBlock
 from quartet.tasks import KNOWN_LABELS, LABEL
-from quartet.times import DAY
+from quartet.times import DAY, SECOND, parse_length
 
 _MONTHS = (
     "January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
@@ -161,7 +161,7 @@ def column_words(columns: RelationalColumns) -> dict[str, ColumnWords]:
             else:
                 rates = [
                     ColumnWords(
-                        f"{subject} in the last {_short(short)}, as a part of those in the last {long}",
+                        f"{subject} in the last {_short(short)}, as a part of those in the last {_short(long)}",
                         block.path.table, ALL_ROWS, f"last {short}", is_share=True,
                     )
                     for short, long in pairwise(block.path.windows[1:4])
@@ -320,5 +320,9 @@ def _waiting_words(block: WaitingBlock, subject: str, others: str) -> Iterator[C
 
 
 def _short(window: str) -> str:
-    """Returns a window as it is said after "the last": day, 2 days, 1 day 12:00:00."""
-    return window.removeprefix("1 ") if window.count(" ") == 1 else window
+    """Returns a window as it is said after "the last": day, 2 days, 36 hours, 48 minutes."""
+    length = parse_length(window, "window")
+    for name, unit in (("day", DAY), ("hour", 3600 * SECOND), ("minute", 60 * SECOND)):
+        if length % unit == 0:
+            return name if length == unit else f"{length // unit} {name}s"
+    return window

@@ -8,7 +8,8 @@ import pyarrow as pa
 import pytest
 
 from quartet.database import Database, Schema
-from quartet.features import ColumnWords, link_words
+from quartet.features import ColumnWords, FeatureTable, RelationalColumns, column_words, link_words
+from quartet.times import DAY
 from tests.features.small import table_schema
 
 
@@ -54,3 +55,25 @@ def test_a_link_is_named_where_several_lead_to_a_table() -> None:
         ("weather", "spot_id"): ("weather by spot_id", "airports by spot_id"),
         ("known_labels", "entity"): ("past labels", "airports"),
     }
+
+
+@pytest.mark.parametrize(
+    ("unit", "told"),
+    [
+        (DAY, ["day", "2 days", "4 days", "12 days", "50 days"]),
+        (DAY // 8, ["3 hours", "6 hours", "12 hours", "36 hours", "150 hours"]),
+        (DAY // 24, ["hour", "2 hours", "4 hours", "12 hours", "50 hours"]),
+        (DAY // 24 // 60 * 27, ["27 minutes", "54 minutes", "108 minutes", "324 minutes", "1350 minutes"]),
+    ],
+)
+def test_windows_are_said_as_people_say_them(unit: int, told: list[str]) -> None:
+    tables = {
+        "shops": pa.table({"id": [1]}),
+        "sales": pa.table({"shop": [1], "at": pa.array([DAY], pa.timestamp("ns"))}),
+    }
+    schema = Schema({"shops": table_schema("id"), "sales": table_schema(None, "at", shop="shops")})
+    database = Database.build(tables, schema)
+    columns = RelationalColumns.of(database, "shops", FeatureTable.fit(database, DAY), horizon=unit)
+    words = [each.words for each in column_words(columns).values()]
+    assert [f"sales in the last {window}" in words for window in told] == [True] * 5
+    assert f"all sales in the last {told[1]}, as a part of those in the last {told[2]}" in words

@@ -1,15 +1,16 @@
 """How good `auto` and its parts are on every task: the table of docs/results.md.
 
     python -m benchmarks.accuracy [--data FOLDER] [--tasks DATASET/TASK ...] [--seeds 0 1 2] [--time-limit 5m]
-                                  [--threads 1] [--out runs/accuracy] [--table]
+                                  [--threads 1] [--out runs/accuracy] [--alone] [--table]
 
 Trains each task with several random seeds, all choices on validation, and then opens the test labels once for each
 run, under both protocols where they differ. One JSON line a run and protocol goes into `results.jsonl`; what is there
-is not trained again, so the command can be stopped and started again. `--table` only prints what is there.
+is not trained again, so the command can be stopped and started again. `--table` only prints what is there. `--alone`
+trains Quartet without a tower instead, for a column of its own.
 
 Columns: the best rule; a plain LightGBM on counts, means and sums over one and four horizons of the rows one link
-away; one LightGBM on all relational columns; the bag of all trees, the bar; the tower alone; one Quartet with a tower;
-`auto`. After `auto` stands its lead over the bag, with paired 95 % intervals by entity and by time.
+away; one LightGBM on all relational columns; the bag of all trees, the bar; Quartet alone; the tower alone; one Quartet
+with a tower; `auto`. After `auto` stands its lead over the bag, with paired 95 % intervals by entity and by time.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import argparse
 import json
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,10 +33,20 @@ from quartet.evaluation.metrics import metric_of, resamples
 from quartet.features import CODE, FeatureTable
 from quartet.listener import SILENT
 from quartet.runs import fit
-from quartet.tasks import SPLITS, Seeds
+from quartet.tasks import SPLITS, Seeds, Task
 from quartet.training import TrainingData, View
 
-COLUMNS = ("best rule", "plain LightGBM", "LightGBM", "bag of trees", "tower", "quartet + tower", "auto")
+ALONE = "quartet alone"
+COLUMNS = (
+    "best rule",
+    "plain LightGBM",
+    "LightGBM",
+    "bag of trees",
+    ALONE,
+    "tower",
+    "quartet + tower",
+    "auto",
+)
 NUM_RESAMPLES = 300
 PLAIN = {"learning_rate": 0.05, "num_leaves": 31, "num_threads": 1, "deterministic": True, "verbose": -1}
 
@@ -48,28 +59,65 @@ def main() -> None:
     parser.add_argument("--time-limit", default="5m")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--out", type=Path, default=Path("runs/accuracy"))
+    parser.add_argument("--alone", action="store_true")
     parser.add_argument("--table", action="store_true")
     asked = parser.parse_args()
     asked.out.mkdir(parents=True, exist_ok=True)
     for seed in asked.seeds if not asked.table else ():
         for name in asked.tasks:
-            if not any((line["task"], line["seed"]) == (name, seed) for line in lines_of(asked.out)):
-                measure(name, seed, asked)
-    print_table(list(lines_of(asked.out)))
+            done = read_lines(asked.out, "alone" if asked.alone else "results")
+            source = source_of(name, asked.data)
+            if source and not any((line["task"], line["seed"]) == (name, seed) for line in done):
+                print(f"{name}, random seed {seed}", flush=True)
+                (measure_alone if asked.alone else measure)(name, task_of(name, source), seed, asked)
+    alone = {(x["task"], x["seed"], x["protocol"]): x["value"] for x in read_lines(asked.out, "alone")}
+    lines = read_lines(asked.out, "results")
+    for line in lines:
+        line["values"][ALONE] = alone.get((line["task"], line["seed"], line["protocol"]))
+    print_table(lines)
 
 
-def lines_of(out: Path) -> Iterator[dict[str, Any]]:
-    for path in sorted(out.glob("results*.jsonl")):
-        yield from map(json.loads, path.read_text(encoding="utf-8").splitlines())
+def read_lines(out: Path, kind: str) -> list[dict[str, Any]]:
+    paths = sorted(out.glob(f"{kind}*.jsonl"))
+    return [json.loads(line) for path in paths for line in path.read_text(encoding="utf-8").splitlines()]
 
 
-def measure(name: str, seed: int, asked: argparse.Namespace) -> None:
-    """Trains `auto` on a task and writes a line for each protocol under which its test can be asked."""
-    source = source_of(name, asked.data)
-    if source is None:
-        return
-    print(f"{name}, random seed {seed}", flush=True)
-    task, begin = task_of(name, source), time.perf_counter()
+def write_line(out: Path, kind: str, line: dict[str, Any]) -> None:
+    with (out / f"{kind}.jsonl").open("a", encoding="utf-8") as file:
+        file.write(json.dumps(line) + "\n")
+
+
+def asked_as(task: Task) -> tuple[tuple[str, Protocol, str], ...]:
+    """Returns how the test can be asked: what it is called, the protocol, and when late seeds are asked.
+
+    A frozen database ends long before most seeds, which the default holds back, and published figures do not.
+    """
+    has_two = task.seeds("test").time.max() > task.splits.test and not task.num_new_entities
+    frozen: Any = (("frozen", "frozen", "own"), ("frozen, held", "frozen", "held"))
+    return (("rolling" if has_two else "both", "rolling", "held"), *(frozen if has_two else ()))
+
+
+def measure_alone(name: str, task: Task, seed: int, asked: argparse.Namespace) -> None:
+    """Trains Quartet without a tower, and writes a line for each way in which its test can be asked."""
+    trained = fit(
+        task, "quartet", runs=asked.out / "alone" / name.replace("/", "-") / f"seed-{seed}", listener=SILENT, tower=0,
+        threads=asked.threads, rng_seed=seed, time_limit=asked.time_limit, protocol="rolling", past_labels=True,
+    )  # fmt: skip
+    checkpoint, _ = trained.members[0]
+    recipe, target = checkpoint.recipe, np.asarray(task.vault.open("accuracy"))
+    for told, protocol, late_seeds in asked_as(task):
+        then = task.under(protocol, recipe.past_labels)
+        features = FeatureTable.encode(then.database, checkpoint.statistics)
+        view = View(then.database, features, task.spec, recipe.changed(late_seeds=late_seeds))
+        scores = checkpoint.scores(checkpoint.model.logits(view, then.asked_seeds("test")))
+        value = metric_of(task.spec.type)(target, scores, None)
+        write_line(asked.out, "alone", {"task": name, "seed": seed, "protocol": told, "value": value})
+        print({told: round(value or 0.0, 4)}, flush=True)
+
+
+def measure(name: str, task: Task, seed: int, asked: argparse.Namespace) -> None:
+    """Trains `auto` on a task and writes a line for each way in which its test can be asked."""
+    begin = time.perf_counter()
     trained = fit(
         task, "auto", runs=asked.out / name.replace("/", "-") / f"seed-{seed}", listener=SILENT, threads=asked.threads,
         rng_seed=seed, time_limit=asked.time_limit, protocol="rolling",
@@ -78,18 +126,13 @@ def measure(name: str, seed: int, asked: argparse.Namespace) -> None:
     recipe, model, kind = checkpoint.recipe, checkpoint.model, task.spec.type
     data = TrainingData.prepare(task, recipe)
     plain = PlainTrees(data)
-    has_two = task.seeds("test").time.max() > task.splits.test and not task.num_new_entities
-    # A frozen database ends long before most seeds, which the default holds back, and published figures do not.
-    asked_as: tuple[tuple[str, Protocol, str], ...] = (("rolling" if has_two else "both", "rolling", "held"),)
-    if has_two:
-        asked_as += (("frozen", "frozen", "own"), ("frozen, held", "frozen", "held"))
     target = np.asarray(task.vault.open("accuracy"))
     metric, sign = metric_of(kind), 1 if higher_is_better(main_metric(kind)) else -1
 
     def better(score: Any, weight: Any) -> float:
         return sign * (metric(target, score, weight) or 0.0)
 
-    for told_protocol, protocol, late_seeds in asked_as:
+    for told_protocol, protocol, late_seeds in asked_as(task):
         then, own_recipe = task.under(protocol, recipe.past_labels), recipe.changed(late_seeds=late_seeds)
         seeds = then.asked_seeds("test")
         view = View(
@@ -136,8 +179,7 @@ def measure(name: str, seed: int, asked: argparse.Namespace) -> None:
             "train_std": float(train.std()), "validation": trained.validation,
             "members": [[m.name, m.validation, round(m.seconds, 1)] for m in model.members], "weights": model.weights,
         }  # fmt: skip
-        with (asked.out / "results.jsonl").open("a", encoding="utf-8") as file:
-            file.write(json.dumps(line) + "\n")
+        write_line(asked.out, "results", line)
         told = {arm: round(values[arm], 4) for arm in COLUMNS if arm in values}
         print(told, f"{seconds:.0f} s", flush=True)
 
@@ -200,7 +242,7 @@ def print_table(lines: Sequence[dict[str, Any]]) -> None:
     for name, protocol in dict.fromkeys((line["task"], line["protocol"]) for line in lines):
         own = [line for line in lines if (line["task"], line["protocol"]) == (name, protocol)]
         digits = 3 if own[0]["metric"] != "mae" else 2
-        found = {arm: [line["values"][arm] for line in own if arm in line["values"]] for arm in COLUMNS}
+        found = {arm: [v for x in own if (v := x["values"].get(arm)) is not None] for arm in COLUMNS}
         values = {arm: statistics.mean(each) for arm, each in found.items() if each}
         best = (max if higher_is_better(own[0]["metric"]) else min)(values.values())
         told = {arm: f"{value:.{digits}f}" for arm, value in values.items()}

@@ -8,7 +8,7 @@ from quartet.features.kept import kept_features, statistics_digest
 from quartet.features.kinds import ColumnKind, inspected_kinds
 from quartet.features.lists import NUM_LISTS, list_column
 from quartet.features.paths import LAST
-from quartet.features.statistics import FeatureStatistics, Rhythm
+from quartet.features.statistics import FeatureStatistics
 from quartet.features.summed import CODE
 from quartet.features.table import FeatureTable
 from quartet.features.timeline import Timeline
@@ -29,7 +29,6 @@ __all__ = [
     "FeatureStatistics",
     "FeatureTable",
     "RelationalColumns",
-    "Rhythm",
     "SeedColumns",
     "TableFeatures",
     "TableLayout",

@@ -38,7 +38,7 @@ from quartet.training import duration
 MOST_BYTES = 500_000
 _MOST_LETTERS = 1000  # of one text
 _LEAK_TIMES, _LEAK_SEEDS = 1, 20
-_DOUBTS = ("D04", "T20")  # findings on the predictions themselves: drift, and times far from training
+_DOUBTS = ("D04", "T20", "T22")  # findings on the predictions themselves: drift, and times far from training
 _GRAVE = ("T14", "L04", "L20", "L21", "D03")  # findings on the task: its figures may be too good
 _MOST_CAUTIONS = 3
 # The colours of pictures, by the names that the page's two themes give them.

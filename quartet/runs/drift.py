@@ -161,7 +161,7 @@ def held_findings(record: TaskRecord, view: View, seeds: Seeds) -> Iterator[Find
             "ever were in training"
         )
         yield note(
-            "T20", record.name, text, fix="add the rows since; --set late_seeds=own in training asks as late"
+            "T22", record.name, text, fix="add the rows since; --set late_seeds=own in training asks as late"
         )
 
 

@@ -314,8 +314,11 @@ def test_the_unit_of_single_events_is_a_small_part_of_the_time_that_data_span(
     assert unit_of(grown, features.statistics) == pytest.approx(hours * DAY / 24)
     names = RelationalColumns.of(fine, "t", features).names
     assert RelationalColumns.of(grown, "t", FeatureTable.encode(grown, features.statistics)).names == names
-    late = FeatureTable.fit(one_table({"x": [1, 2, 3]}, [10, 10 + days, 9000 + days]), (10 + days) * DAY)
-    assert late.statistics.rhythm == FeatureTable.fit(database, (10 + days) * DAY).statistics.rhythm
+    late = one_table({"x": [1, 2, 3]}, [10, 10 + days, 9000 + days])
+    finer = late["t"].known_at + np.array([0, 0, minute])
+    late = replace(late, tables={"t": replace(late["t"], known_at=finer)})
+    rhythms = [FeatureTable.fit(each, (10 + days) * DAY).statistics.rhythm for each in (late, database)]
+    assert rhythms[0] == rhythms[1]
 
 
 @pytest.mark.parametrize(

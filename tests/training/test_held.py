@@ -131,6 +131,18 @@ def test_times_at_both_ends_are_asked_no_later(rule: TimeRule, longest: int) -> 
     assert ((found >= -106_000 * DAY) & (found <= times)).all()
 
 
+@pytest.mark.parametrize("rule", RULES)
+def test_a_row_after_a_long_silence_is_asked_at_its_own_time(rule: TimeRule) -> None:
+    """It is known then under either rule; for an older one the data have ended."""
+    database = one_table({"x": range(7)}, [0, 1, 2, 3, 4, 5, 25])
+    spec = TaskSpec("held", "autocomplete", "binary_classification", "t", "label")
+    view = View(
+        database, FeatureTable.fit(database, 5 * DAY).waiting(DAY), spec, HELD.changed(time_rule=rule)
+    )
+    asked = view.asked(Seeds(np.array([6, 0]), np.array([25 * DAY, 25 * DAY]), None)).time
+    assert asked.tolist() == [25 * DAY, 25 * DAY if rule == "<=" else 6 * DAY]
+
+
 def test_no_seed_of_training_is_held(tmp_path: Path) -> None:
     """However long it came after the newest row: what is longer is known from these alone."""
     task = churn(num_eval_timestamps=6)

@@ -44,7 +44,7 @@ from quartet.runs.show import MEMBER, evaluation_grid, labels_grid, pools_grid
 from quartet.runs.sure import Judged, check_shares, judge, say, sures_of
 from quartet.tasks import Links, Seeds, Split, Task, TaskType, tell_alone
 from quartet.times import DAY, show_length
-from quartet.training import View, held, patience
+from quartet.training import View, held, wait_limit
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -282,7 +282,7 @@ def _held(task: Task, seeds: Seeds, checkpoint: Checkpoint) -> str:
     count = int((asked.time != seeds.time).sum())
     if not count or waited is None:
         return ""
-    longest = patience(spec, waited)
+    longest = wait_limit(spec, waited)
     length = show_length(longest // DAY * DAY or longest)
     text = f"{count:,} of {len(seeds):,} seeds come more than {length} after the newest row that may be seen"
     return f"{text}: asked as of then; trained with --set late_seeds=own, a model asks at their own time"

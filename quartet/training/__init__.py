@@ -8,7 +8,7 @@ times, N tables, A archetypes, Z latents, D width, H heads, M the width inside a
 from quartet.training.accumulate import backward_by_group
 from quartet.training.adam import Adam, flat
 from quartet.training.cost import duration
-from quartet.training.data import TrainingData, View, graph_of, held, patience
+from quartet.training.data import TrainingData, View, graph_of, held, wait_limit
 from quartet.training.logits import context_logits
 from quartet.training.masks import counted_masks, next_mask
 from quartet.training.memory import step_tensor_bytes, weight_bytes
@@ -53,7 +53,7 @@ __all__ = [
     "next_mask",
     "output_from_dict",
     "output_to_dict",
-    "patience",
     "step_tensor_bytes",
+    "wait_limit",
     "weight_bytes",
 ]

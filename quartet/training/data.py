@@ -162,14 +162,14 @@ def held(seeds: Seeds, database: Database, spec: TaskSpec, recipe: Recipe, longe
     """
     if recipe.sampling.late_seeds == "own" or longest is None or spec.type == "recommendation":
         return seeds
-    newest, longest = newest_seen(seeds, database, spec, recipe), patience(spec, longest)
+    newest, longest = newest_seen(seeds, database, spec, recipe), wait_limit(spec, longest)
     is_late = (newest != STATIC) & (seeds.time > STATIC + longest) & (seeds.time - longest > newest)
     if not is_late.any():
         return seeds
     return replace(seeds, time=np.where(is_late, newest + longest, seeds.time))
 
 
-def patience(spec: TaskSpec, longest: int) -> int:
+def wait_limit(spec: TaskSpec, longest: int) -> int:
     """Returns how long after the newest row a seed is asked at its own time, in nanoseconds."""
     return max(longest, spec.horizon, 1)
 

@@ -7,7 +7,7 @@ import pytest
 
 from quartet.tasks import KNOWN_LABELS
 from quartet.times import DAY
-from quartet.training import patience
+from quartet.training import wait_limit
 from tests.explain.small import bound, untrained
 from tests.trained import Heard, churn
 
@@ -24,7 +24,7 @@ def test_reasons_years_later_are_those_of_where_the_data_end(name: str) -> None:
     last = int(view.database.newest(np.array([2**62]), "<=", KNOWN_LABELS)[0])
     waited = model.statistics.longest_wait
     assert waited is not None
-    end = last + patience(task.spec, waited)
+    end = last + wait_limit(task.spec, waited)
     then, later = (
         live.explain([key], np.datetime64(at, "ns"), rows=True, listener=heard)[0]
         for at in (end, end + 3 * YEAR)

@@ -18,7 +18,7 @@ from quartet.features import FeatureTable, unit_of
 from quartet.runs import fit
 from quartet.tasks import KNOWN_LABELS, Seeds, TaskSpec
 from quartet.times import STATIC
-from quartet.training import TrainingData, View, patience
+from quartet.training import TrainingData, View, wait_limit
 from tests.features.drawn import CHANGES, RULES, Change, NamedSeed, drawn_seeds, named_rows
 from tests.features.small import one_table
 from tests.shop import DAY
@@ -86,7 +86,7 @@ def test_a_seed_years_later_is_asked_where_the_data_end(tmp_path: Path) -> None:
     model = fit(task, recipe=TREES, runs=tmp_path)
     checkpoint = model.members[0][0]
     statistics, database = checkpoint.statistics, task.database
-    silence = patience(task.spec, statistics.longest_wait)
+    silence = wait_limit(task.spec, statistics.longest_wait)
     last = int(database.newest(np.array([2**62]))[0])
     node = task.seeds("val").node[:5]
 
@@ -111,7 +111,7 @@ def test_an_evaluation_tells_of_seeds_that_are_held(tmp_path: Path) -> None:
     model = fit(task, recipe=TREES.changed(protocol="frozen"), runs=tmp_path)
     for protocol in ("frozen", "rolling"):
         told = [line for line in model.evaluate(protocol=protocol).warnings if "asked as of then" in line]
-        longest = patience(task.spec, model.members[0][0].statistics.longest_wait)
+        longest = wait_limit(task.spec, model.members[0][0].statistics.longest_wait)
         then = task.under(protocol)
         seeds = then.seeds("test")
         late = int((seeds.time - longest > then.database.newest(seeds.time, "<=", KNOWN_LABELS)).sum())
